@@ -1,0 +1,1 @@
+//! Prompts in, journalled responses out: queue, slots, retries, gates and events.

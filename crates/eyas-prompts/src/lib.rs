@@ -1,0 +1,1 @@
+//! From sources to prompts: read, normalise, shuffle, render the chat template, tokenize; reasoning formats and the splitter on token ids.

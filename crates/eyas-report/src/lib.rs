@@ -1,0 +1,1 @@
+//! What inspect found, as terminal text and JSON. Same bytes for the same input.

@@ -1,0 +1,2 @@
+//! The eyas command: recipe, commands, live views, exit codes.
+fn main() {}
