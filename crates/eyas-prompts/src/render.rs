@@ -17,7 +17,7 @@ pub struct Rendered {
 }
 
 /// Turns conversations into prompt ids. Same input, same ids: preparing a data set twice must give the same sample ids.
-pub trait Renderer {
+pub trait Renderer: Sync {
     /// Renders `messages` followed by the generation prompt.
     fn render(&self, messages: &[Message], tools: Option<&[Value]>) -> Result<Rendered, RenderError>;
 
