@@ -1,0 +1,6 @@
+//! Tests of the whole: the house (layers, licences, documents) and the command as a user runs it.
+#![cfg(test)]
+
+mod house;
+mod interop;
+mod support;
