@@ -1,5 +1,6 @@
 //! From sources to prompts: read, normalise, shuffle, render the chat template, tokenize; reasoning formats and the splitter on token ids.
 
+pub mod normalise;
 pub mod reasoning;
 mod render;
 pub mod source;

@@ -31,4 +31,5 @@ pub use fault::{BadRow, Repair, RowFault};
 pub use files::{DataFile, DataFiles, list_data_files};
 pub use json::MAX_DEPTH;
 pub use open::OpenError;
+pub(crate) use reader::kind_of;
 pub use reader::{Compression, Format, Layout, RawRow, ReadEnd, RowReader, SourceOptions, Surrogates};

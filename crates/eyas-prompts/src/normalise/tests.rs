@@ -1,0 +1,1 @@
+//! Rows of every shape and what becomes of them.
