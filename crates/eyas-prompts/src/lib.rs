@@ -4,6 +4,7 @@ pub mod normalise;
 pub mod reasoning;
 mod render;
 pub mod source;
+pub mod template;
 pub mod tokenizer;
 
 pub use render::{RenderError, Rendered, Renderer};

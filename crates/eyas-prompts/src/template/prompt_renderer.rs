@@ -1,0 +1,292 @@
+//! Template, tokenizer, reasoning format and the run's arguments in one: conversations to prompt ids.
+
+use super::{ChatTemplate, RenderInput, TemplateError};
+use crate::reasoning::ReasoningFormat;
+use crate::tokenizer::{EncodeError, Tokenizer};
+use crate::{RenderError, Rendered, Renderer};
+use eyas_types::Message;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happens when data spells a control token (`stop at <|im_end|>`), which would end a turn in the middle of a message.
+///
+/// Control tokens are the special tokens, the reasoning and tool markers, and every added token that the chat template writes or that is
+/// spelt `<|…|>`. In assistant turns the reasoning and tool markers are the model's own markup and stay what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ControlTokens {
+    /// The data's spelling is encoded as plain text; everything else gives the same ids as ever.
+    #[default]
+    Escape,
+    /// The row is refused, naming the token and where it stands.
+    Reject,
+    /// It becomes the control token, as with transformers' `apply_chat_template`; counted.
+    Parse,
+}
+
+/// How a run renders its prompts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PromptSettings {
+    /// Arguments for the template (`enable_thinking`, `thinking`, `reasoning_effort`, `documents`, …).
+    pub kwargs: Map<String, Value>,
+    /// What is done about control tokens in data.
+    pub control_tokens: ControlTokens,
+}
+
+/// Why a renderer cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PromptRendererError {
+    /// An argument has a name that eyas itself fills.
+    #[error("template argument `{name}` is given by eyas itself and cannot be set")]
+    ReservedKwarg {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Names that a run cannot set.
+const RESERVED: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
+
+/// Turns conversations into prompt ids: [`Renderer`] for a real target.
+#[derive(Debug)]
+pub struct PromptRenderer {
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+    format: ReasoningFormat,
+    settings: PromptSettings,
+    /// Control tokens; a second list for assistant turns, in which the model's own markup is allowed.
+    control: Vec<String>,
+    control_in_assistant: Vec<String>,
+    n_with_control_tokens: AtomicU64,
+}
+
+/// A control token spelt in data.
+struct Spelt {
+    token: String,
+    /// Which message, from 0; `None` for the tool schemas.
+    message: Option<usize>,
+    /// Byte in the string.
+    offset: usize,
+}
+
+impl PromptRenderer {
+    /// Puts the parts together. `format`: what [`ReasoningFormat::detect`] says, or what the user named.
+    pub fn new(
+        template: ChatTemplate,
+        tokenizer: Tokenizer,
+        format: ReasoningFormat,
+        settings: PromptSettings,
+    ) -> Result<Self, PromptRendererError> {
+        if let Some(name) = RESERVED.into_iter().find(|name| settings.kwargs.contains_key(*name)) {
+            return Err(PromptRendererError::ReservedKwarg { name: name.to_owned() });
+        }
+        let own_markup: BTreeSet<&str> = format.marker_texts().into_iter().chain(format.tool_texts()).collect();
+        let is_control = |content: &str, special: bool| {
+            let spelt_as_control = ["<|", "<｜"].iter().any(|open| content.starts_with(open));
+            let in_template = || template.texts().any(|(_, text)| text.contains(content));
+            special || spelt_as_control || own_markup.contains(content) || in_template()
+        };
+        let control: Vec<String> = tokenizer
+            .added_tokens()
+            .values()
+            .filter(|token| !token.content.trim().is_empty() && is_control(&token.content, token.special))
+            .map(|token| token.content.clone())
+            .collect();
+        let allowed = |token: &str| own_markup.contains(token) || token.contains("tool");
+        let control_in_assistant = control.iter().filter(|token| !allowed(token)).cloned().collect();
+        Ok(Self {
+            template,
+            tokenizer,
+            format,
+            settings,
+            control,
+            control_in_assistant,
+            n_with_control_tokens: AtomicU64::new(0),
+        })
+    }
+
+    /// The template.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The reasoning format.
+    pub fn format(&self) -> &ReasoningFormat {
+        &self.format
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PromptSettings {
+        &self.settings
+    }
+
+    /// How many conversations so far spelt a control token in their data.
+    pub fn n_with_control_tokens(&self) -> u64 {
+        self.n_with_control_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Names of the run's template arguments that change nothing: the template does not know them, or their value is its default.
+    pub fn kwargs_without_effect(&self) -> Result<Vec<&str>, TemplateError> {
+        let mut without = Vec::new();
+        for (name, value) in &self.settings.kwargs {
+            if !self.template.kwarg_has_effect(name, value)? {
+                without.push(name.as_str());
+            }
+        }
+        Ok(without)
+    }
+
+    fn text(&self, messages: &[Value], tools: Option<&[Value]>) -> Result<String, RenderError> {
+        let input = RenderInput { messages, tools, add_generation_prompt: true, kwargs: &self.settings.kwargs };
+        self.template.render(&input).map_err(|e| {
+            let class = if matches!(e, TemplateError::Refused { .. }) { "template_refused" } else { "template_failed" };
+            error(class, e.to_string(), Some(Box::new(e)))
+        })
+    }
+
+    fn rendered(&self, text: String, prompt_ids: Vec<u32>) -> Result<Rendered, RenderError> {
+        if prompt_ids.is_empty() {
+            return Err(error("empty_prompt", "the prompt renders to nothing".to_owned(), None));
+        }
+        let think = self.format.think_state(&self.tokenizer, &prompt_ids);
+        Ok(Rendered { prompt_ids, think, text })
+    }
+
+    /// Encodes with the control tokens of the data kept plain. The conversation is rendered a second time with a sentinel inside each of
+    /// them, so that their places are known whatever the template does to the text around them.
+    fn encode_escaped(
+        &self,
+        mut messages: Vec<Value>,
+        tools: Option<&[Value]>,
+        text: &str,
+        first: &Spelt,
+    ) -> Result<Vec<u32>, RenderError> {
+        let Some(sentinel) = ('\u{fdd0}'..='\u{fdef}').find(|c| !text.contains(*c)) else {
+            let detail = "the data holds every noncharacter that could mark control tokens".to_owned();
+            return Err(error("control_token_in_data", detail, None));
+        };
+        for message in &mut messages {
+            let control = self.control_for(message);
+            for_each_string(message, &mut |string| mark(string, control, sentinel));
+        }
+        let mut marked_tools = tools.map(<[Value]>::to_vec);
+        for tool in marked_tools.iter_mut().flatten() {
+            for_each_string(tool, &mut |string| mark(string, &self.control, sentinel));
+        }
+        let marked = self.text(&messages, marked_tools.as_deref())?;
+        if marked.replace(sentinel, "") != text {
+            let detail = format!("{first}, and the chat template treats it as markup; it cannot be kept as plain text");
+            return Err(error("control_token_in_data", detail, None));
+        }
+        self.tokenizer.encode_escaped(&marked, sentinel).map_err(tokenizer_failed)
+    }
+
+    fn control_for(&self, message: &Value) -> &[String] {
+        let is_assistant = message.get("role").and_then(Value::as_str) == Some("assistant");
+        if is_assistant { &self.control_in_assistant } else { &self.control }
+    }
+
+    /// The first control token that the data spells.
+    fn first_spelt(&self, messages: &mut [Value], tools: Option<&[Value]>) -> Option<Spelt> {
+        let mut first = None;
+        let mut look = |string: &str, control: &[String], message: Option<usize>| {
+            if first.is_none() {
+                first = occurrences(string, control).next().map(|(offset, token)| Spelt {
+                    token: token.to_owned(),
+                    message,
+                    offset,
+                });
+            }
+        };
+        for (n, message) in messages.iter_mut().enumerate() {
+            let control = self.control_for(message);
+            for_each_string(message, &mut |string| look(string, control, Some(n)));
+        }
+        for tool in tools.unwrap_or_default() {
+            for_each_string(&mut tool.clone(), &mut |string| look(string, &self.control, None));
+        }
+        first
+    }
+}
+
+impl Renderer for PromptRenderer {
+    fn render(&self, messages: &[Message], tools: Option<&[Value]>) -> Result<Rendered, RenderError> {
+        let messages: Result<Vec<Value>, _> = messages.iter().map(serde_json::to_value).collect();
+        let mut messages = messages.map_err(|e| error("template_failed", e.to_string(), Some(Box::new(e))))?;
+        let spelt = self.first_spelt(&mut messages, tools);
+        if spelt.is_some() {
+            self.n_with_control_tokens.fetch_add(1, Ordering::Relaxed);
+        }
+        if let (ControlTokens::Reject, Some(spelt)) = (self.settings.control_tokens, &spelt) {
+            return Err(error("control_token_in_data", spelt.to_string(), None));
+        }
+        let text = self.text(&messages, tools)?;
+        let ids = match (self.settings.control_tokens, &spelt) {
+            (ControlTokens::Escape, Some(spelt)) => self.encode_escaped(messages, tools, &text, spelt)?,
+            _ => self.tokenizer.encode(&text).map_err(tokenizer_failed)?,
+        };
+        self.rendered(text, ids)
+    }
+
+    /// The text is a prompt of the user's own making: control tokens in it are meant.
+    fn render_text(&self, text: &str) -> Result<Rendered, RenderError> {
+        let ids = self.tokenizer.encode(text).map_err(tokenizer_failed)?;
+        self.rendered(text.to_owned(), ids)
+    }
+}
+
+impl std::fmt::Display for Spelt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { token, message, offset } = self;
+        match message {
+            Some(message) => write!(f, "message {message} spells the control token `{token}` at byte {offset}"),
+            None => write!(f, "a tool schema spells the control token `{token}` at byte {offset}"),
+        }
+    }
+}
+
+fn error(
+    class: &'static str,
+    detail: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+) -> RenderError {
+    RenderError { class, detail, source }
+}
+
+fn tokenizer_failed(e: EncodeError) -> RenderError {
+    error("tokenizer_failed", e.to_string(), Some(Box::new(e)))
+}
+
+/// Where any of the tokens is spelt, overlaps included.
+fn occurrences<'a>(text: &'a str, tokens: &'a [String]) -> impl Iterator<Item = (usize, &'a str)> {
+    // Control tokens begin with few different characters, which are rare in prose.
+    let firsts: BTreeSet<char> = tokens.iter().filter_map(|token| token.chars().next()).collect();
+    text.char_indices().filter(move |(_, c)| firsts.contains(c)).flat_map(move |(at, _)| {
+        let here = tokens.iter().filter(move |token| text[at..].starts_with(token.as_str()));
+        here.map(move |token| (at, token.as_str()))
+    })
+}
+
+/// Puts the sentinel behind the first character of every spelling of a token.
+fn mark(text: &mut String, tokens: &[String], sentinel: char) {
+    let mut places: Vec<usize> = occurrences(text, tokens).map(|(at, _)| at).collect();
+    places.dedup();
+    for at in places.into_iter().rev() {
+        let width = text[at..].chars().next().map_or(0, char::len_utf8);
+        text.insert(at + width, sentinel);
+    }
+}
+
+fn for_each_string(value: &mut Value, f: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(string) => f(string),
+        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string(item, f)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(_, value)| for_each_string(value, f)),
+        _ => {}
+    }
+}
