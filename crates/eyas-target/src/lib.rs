@@ -6,11 +6,16 @@
 //! CPU only, and f32 in the arithmetic whatever the weights are stored in. With dense weights a sequence's logits are the same to the bit
 //! alone and in any batch, in one piece and in chunks; with a seed, so are its tokens.
 
+mod load;
+mod engine;
+
 mod config;
 mod llama;
 mod kv;
-mod engine;
 mod sampler;
+
+mod gguf;
+mod identity;
 mod weights;
 
 mod attention;
@@ -19,7 +24,10 @@ mod math;
 
 pub use config::{Architecture, ConfigError, ModelConfig, RopeScaling};
 pub use engine::{Engine, EngineConfig, EngineStats, Event, Finish, Finished, Request, Sink, SubmitError};
+pub use gguf::{GgufError, GgufTokenizerError};
+pub use identity::TargetIdentity;
 pub use kv::{BLOCK_TOKENS, KvCache};
 pub use llama::{ForwardError, Hidden, LlamaModel, Segment};
+pub use load::{OpenError, Target};
 pub use sampler::{GREEDY_BELOW, NotFinite, Sampler, argmax};
 pub use weights::{WeightError, WeightMode};

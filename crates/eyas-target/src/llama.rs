@@ -353,7 +353,7 @@ impl Layer {
 /// rope's frequencies, which follow from the config.
 fn refuse_unused(source: &dyn WeightSource, n_layers: usize) -> Result<(), WeightError> {
     let in_a_layer = |name: &str| {
-        let rest = name.strip_prefix("model.layers.")?;
+        let rest = name.strip_prefix("model.layers.").or_else(|| name.strip_prefix("blk."))?;
         rest.split_once('.')?.0.parse::<usize>().ok()
     };
     let unused = source.unread().into_iter().find(|name| {

@@ -114,9 +114,6 @@ pub enum WeightError {
 
 /// A store of tensors under their Hugging Face names.
 pub(crate) trait WeightSource {
-    /// Whether there is such a tensor.
-    fn has(&self, name: &str) -> bool;
-
     /// The values, row-major, widened to f32.
     fn read(&mut self, name: &str, needed: &[usize]) -> Result<Vec<f32>, WeightError>;
 

@@ -113,10 +113,6 @@ impl Shard {
 }
 
 impl WeightSource for SafetensorsSource {
-    fn has(&self, name: &str) -> bool {
-        self.places.contains_key(name)
-    }
-
     fn read(&mut self, name: &str, needed: &[usize]) -> Result<Vec<f32>, WeightError> {
         let Some((shard_idx, info)) = self.info(name) else {
             return Err(WeightError::Missing { name: name.to_owned(), needed: needed.to_vec() });
