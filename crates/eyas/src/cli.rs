@@ -1,6 +1,6 @@
 //! What can be typed: clap structs only. Each command turns its struct into a checked plan before it does anything.
 
-use crate::recipe::{Engine, GateAction, Protocol, ReasoningMode};
+use crate::recipe::{Engine, GateAction, Protocol, ReasoningMode, Weights};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -193,7 +193,7 @@ pub(crate) struct ServeArgs {
     /// Longest prompt plus answer, tokens.
     #[arg(long)]
     pub(crate) context_len: Option<u32>,
-    /// How a GGUF's quantized weights are held.
-    #[arg(long, value_enum, default_value_t = crate::recipe::GgufMode::F32)]
-    pub(crate) gguf: crate::recipe::GgufMode,
+    /// How weights are held.
+    #[arg(long, value_enum, default_value_t = Weights::F32)]
+    pub(crate) weights: Weights,
 }

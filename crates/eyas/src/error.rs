@@ -30,6 +30,8 @@ pub enum Ending {
     Done,
     /// Done, with failures or findings: 1.
     Findings,
+    /// Stopped because a file cannot be written or read: 3.
+    Unwritable,
     /// Stopped by a server that stays away: 4.
     ServerDown,
     /// Stopped by a budget or gate: 5.
@@ -87,6 +89,7 @@ impl Ending {
         ExitCode::from(match self {
             Self::Done => 0,
             Self::Findings => 1,
+            Self::Unwritable => 3,
             Self::ServerDown => 4,
             Self::Stopped => 5,
             Self::Interrupted => 130,

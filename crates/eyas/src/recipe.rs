@@ -95,7 +95,11 @@ pub struct DatasetRecipe {
     pub name: Option<String>,
     /// A file or a folder of files: JSONL, JSON or Parquet, plain, `.gz` or `.zst`.
     pub path: PathBuf,
+    /// How files are read: `auto`, `jsonl`, `json` or `parquet`. Default `auto`: by name and content, and said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
     /// Shape of the rows: `auto`, `messages`, `conversations`, `prompt`, `instruction`, `text`. Default `auto`: found from the rows and said.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     /// Field that holds the rows of a wrapped JSON document (`{"data": [...]}`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,26 +194,40 @@ pub struct EmbeddedRecipe {
     /// Longest prompt plus answer, tokens. Default: what the model's config says, at most 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_len: Option<u32>,
-    /// How a GGUF's quantized weights are held: `f32` (exact, large), `q8` or `native`. Default `f32`.
-    pub gguf: GgufMode,
+    /// How weights are held: `f32` (exact), `bf16`, `q8_0` or `native` (a GGUF's own blocks). Default `f32`.
+    pub weights: Weights,
 }
 
 impl Default for EmbeddedRecipe {
     fn default() -> Self {
-        Self { max_running: 32, context_len: None, gguf: GgufMode::F32 }
+        Self { max_running: 32, context_len: None, weights: Weights::F32 }
     }
 }
 
-/// How quantized weights are held.
+/// How the embedded engine holds weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum GgufMode {
-    /// Dequantized to f32 on load.
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Weights {
+    /// Widened to f32.
     F32,
-    /// Requantized to Q8_0 on load.
-    Q8,
+    /// Rounded to bf16.
+    Bf16,
+    /// Quantized to 8 bits.
+    Q8_0,
     /// As stored.
     Native,
+}
+
+impl From<Weights> for eyas_target::WeightMode {
+    fn from(weights: Weights) -> Self {
+        match weights {
+            Weights::F32 => Self::F32,
+            Weights::Bf16 => Self::Bf16,
+            Weights::Q8_0 => Self::Q8_0,
+            Weights::Native => Self::Native,
+        }
+    }
 }
 
 /// Gates.
