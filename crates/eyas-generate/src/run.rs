@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::dispatcher;
-use crate::event::{Event, Snapshot};
+use crate::event::Event;
 use crate::outcome::Outcome;
 use crate::plan::GeneratePlan;
 use crate::resume::{DatasetState, OpenError, Opened, open_dataset};
@@ -66,9 +66,4 @@ impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run").field("datasets", &self.states).finish_non_exhaustive()
     }
-}
-
-/// The counts at the very beginning.
-pub(crate) fn opening_snapshot(states: &[DatasetState]) -> Snapshot {
-    Snapshot { datasets: states.iter().map(crate::event::DatasetCounts::opened).collect(), ..Snapshot::default() }
 }
