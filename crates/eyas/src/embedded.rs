@@ -2,7 +2,7 @@
 
 use crate::error::{CommandError, ErrorKind};
 use crate::recipe::EmbeddedRecipe;
-use eyas_serve::{Server, ServerConfig, ServerHandle, TargetBackend};
+use eyas_serve::{Server, ServerConfig, ServerHandle, TargetBackend, TargetOptions};
 use eyas_target::{EngineConfig, Target};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -30,9 +30,9 @@ impl Embedded {
             context_len: Some(recipe.context_len.map_or(own.min(DEFAULT_CONTEXT_LEN), |asked| own.min(asked as usize))),
             ..EngineConfig::default()
         };
-        let model_path = model.display().to_string();
+        let options = TargetOptions { model_path: model.display().to_string(), engine: config, ..TargetOptions::default() };
         let failed = |error: anyhow::Error| CommandError::new(ErrorKind::Server, error.context("the embedded engine cannot start"));
-        let backend = TargetBackend::start(target, &model_path, &config).map_err(|error| failed(error.into()))?;
+        let backend = TargetBackend::start(target, &options).map_err(|error| failed(error.into()))?;
         let config = ServerConfig { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), ..ServerConfig::default() };
         let handle = Server::start(backend, config).await.map_err(|error| failed(error.into()))?;
         Ok(Self { handle, identity })
