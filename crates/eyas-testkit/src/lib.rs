@@ -14,7 +14,7 @@ pub mod mock;
 mod shared;
 
 pub use fake_fs::FakeFs;
-pub use shared::{shared_case, shared_dir};
+pub use shared::{SharedCase, shared_case, shared_dir};
 
 use std::path::Path;
 
