@@ -38,10 +38,14 @@ pub(crate) enum Command {
     /// The whole pipeline on a bundled model and 600 bundled prompts, in under two minutes.
     Demo(DemoArgs),
     /// Read data sets, render the target's chat template, write prompts.
-    #[command(after_help = "Example: eyas prepare eyas.toml\n         eyas prepare --model models/qwen3 --data chats.jsonl.gz --run runs/r1")]
+    #[command(
+        after_help = "Example: eyas prepare eyas.toml\n         eyas prepare --model models/qwen3 --data chats.jsonl.gz --run runs/r1"
+    )]
     Prepare(StageArgs),
     /// Have the target answer every prompt; takes up where it stopped.
-    #[command(after_help = "Example: eyas generate eyas.toml\n         eyas generate --run runs/r1 --endpoint http://127.0.0.1:30000 --concurrency 256")]
+    #[command(
+        after_help = "Example: eyas generate eyas.toml\n         eyas generate --run runs/r1 --endpoint http://127.0.0.1:30000 --concurrency 256"
+    )]
     Generate(GenerateArgs),
     /// Describe answers: a run folder, or any JSONL of model answers.
     #[command(after_help = "Example: eyas inspect runs/r1\n         eyas inspect answers.jsonl more.jsonl.gz --json")]
@@ -50,7 +54,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example: eyas run eyas.toml")]
     Run(GenerateArgs),
     /// Serve the target, or a script of lengths and faults, with SGLang's `/generate`.
-    #[command(after_help = "Example: eyas serve --model models/eyas-tiny --port 30000\n         eyas serve --script slow.toml")]
+    #[command(
+        after_help = "Example: eyas serve --model models/eyas-tiny --port 30000\n         eyas serve --script slow.toml"
+    )]
     Serve(ServeArgs),
 }
 

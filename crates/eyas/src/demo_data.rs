@@ -25,7 +25,9 @@ const DATA: &[File] = files!("data/demo": "arithmetic.jsonl", "words.jsonl", "to
 pub(crate) fn unpack(run: &Path) -> Result<Recipe, CommandError> {
     let (model, data) = (run.join("target"), run.join("data"));
     for (dir, files) in [(&model, MODEL), (&data, DATA)] {
-        let failed = |error: anyhow::Error| CommandError::input(error.context(format!("cannot write the demo's files to `{}`", dir.display())));
+        let failed = |error: anyhow::Error| {
+            CommandError::input(error.context(format!("cannot write the demo's files to `{}`", dir.display())))
+        };
         std::fs::create_dir_all(dir).map_err(|error| failed(error.into()))?;
         for (name, bytes) in files {
             let path = dir.join(name);

@@ -30,8 +30,11 @@ impl Embedded {
             context_len: Some(recipe.context_len.map_or(own.min(DEFAULT_CONTEXT_LEN), |asked| own.min(asked as usize))),
             ..EngineConfig::default()
         };
-        let options = TargetOptions { model_path: model.display().to_string(), engine: config, ..TargetOptions::default() };
-        let failed = |error: anyhow::Error| CommandError::new(ErrorKind::Server, error.context("the embedded engine cannot start"));
+        let options =
+            TargetOptions { model_path: model.display().to_string(), engine: config, ..TargetOptions::default() };
+        let failed = |error: anyhow::Error| {
+            CommandError::new(ErrorKind::Server, error.context("the embedded engine cannot start"))
+        };
         let backend = TargetBackend::start(target, &options).map_err(|error| failed(error.into()))?;
         let config = ServerConfig { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), ..ServerConfig::default() };
         let handle = Server::start(backend, config).await.map_err(|error| failed(error.into()))?;

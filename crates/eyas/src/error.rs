@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Kind of failure; picks the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
+pub(crate) enum ErrorKind {
     /// Flags or recipe cannot be used: 2.
     Usage,
     /// An input or a journal cannot be read, or a run folder belongs to other settings: 3.
@@ -16,16 +16,16 @@ pub enum ErrorKind {
 
 /// A failed command: what happened and where (the source's chain), and what to do.
 #[derive(Debug)]
-pub struct CommandError {
+pub(crate) struct CommandError {
     /// Picks the exit code.
-    pub kind: ErrorKind,
+    pub(crate) kind: ErrorKind,
     source: anyhow::Error,
     hints: Vec<String>,
 }
 
 /// How a command that ran ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// All done: 0.
     Done,
     /// Done, with failures or findings: 1.
@@ -42,29 +42,29 @@ pub enum Ending {
 
 impl CommandError {
     /// An error without hints.
-    pub fn new(kind: ErrorKind, source: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, source: impl Into<anyhow::Error>) -> Self {
         Self { kind, source: source.into(), hints: Vec::new() }
     }
 
     /// Unusable flags or recipe.
-    pub fn usage(source: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn usage(source: impl Into<anyhow::Error>) -> Self {
         Self::new(ErrorKind::Usage, source)
     }
 
     /// Unusable input.
-    pub fn input(source: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn input(source: impl Into<anyhow::Error>) -> Self {
         Self::new(ErrorKind::Input, source)
     }
 
     /// Adds something the user can do.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
     /// The exit code.
-    pub fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             ErrorKind::Usage => 2,
             ErrorKind::Input => 3,
@@ -85,7 +85,7 @@ impl fmt::Display for CommandError {
 
 impl Ending {
     /// The exit code.
-    pub fn exit_code(self) -> ExitCode {
+    pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Done => 0,
             Self::Findings => 1,
@@ -98,7 +98,7 @@ impl Ending {
 
     /// The worse of two stages' endings.
     #[must_use]
-    pub fn and(self, later: Self) -> Self {
+    pub(crate) fn and(self, later: Self) -> Self {
         if later == Self::Done { self } else { later }
     }
 }

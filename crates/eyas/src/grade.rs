@@ -36,7 +36,8 @@ impl Grades {
         let mut grades = Self::default();
         for (name, path) in datasets {
             let mut set = DatasetGrades { name, graded: 0, right: 0 };
-            let unreadable = |error: anyhow::Error| CommandError::input(error.context(format!("cannot read `{}`", path.display())));
+            let unreadable =
+                |error: anyhow::Error| CommandError::input(error.context(format!("cannot read `{}`", path.display())));
             let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.into()))?;
             for line in text.split_terminator('\n') {
                 let response: Response = serde_json::from_str(line).map_err(|error| unreadable(error.into()))?;

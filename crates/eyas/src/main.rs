@@ -4,17 +4,17 @@
 //! gate · 130 interrupted. Data goes to standard output, talk to standard error.
 
 mod cli;
-mod recipe;
-mod settled;
-mod manifest;
 mod commands;
 mod demo_data;
-mod target_files;
 mod embedded;
-mod grade;
-mod progress;
-mod talk;
 mod error;
+mod grade;
+mod manifest;
+mod progress;
+mod recipe;
+mod settled;
+mod talk;
+mod target_files;
 
 use clap::Parser;
 use cli::{Cli, Command};

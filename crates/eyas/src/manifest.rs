@@ -78,7 +78,11 @@ impl Manifest {
             schema: SCHEMA.into(),
             eyas_version: env!("CARGO_PKG_VERSION").into(),
             created_unix_ms,
-            template_date: recipe.target.template_date.clone().unwrap_or_else(|| civil_date(created_unix_ms / 86_400_000)),
+            template_date: recipe
+                .target
+                .template_date
+                .clone()
+                .unwrap_or_else(|| civil_date(created_unix_ms / 86_400_000)),
             recipe: recipe.clone(),
             fingerprint_inputs: None,
             fingerprint: None,
@@ -99,7 +103,8 @@ impl Manifest {
 
         let recipe_path = run.join("eyas.toml");
         let recipe = toml::to_string(&self.recipe).map_err(|error| failed(&recipe_path, &error))?;
-        let recipe = format!("# The settled recipe of this run: defaults filled in, flags applied, paths absolute.\n{recipe}");
+        let recipe =
+            format!("# The settled recipe of this run: defaults filled in, flags applied, paths absolute.\n{recipe}");
         eyas_journal::write_atomic(&recipe_path, recipe.as_bytes()).map_err(|error| failed(&recipe_path, &error))
     }
 }

@@ -46,11 +46,17 @@ impl Progress {
                 let why = if *permanent { "another try cannot help" } else { "all tries are used up" };
                 self.detail(format!("gave up `{sample_id}` ({why}): {class}: {message}"));
             }
-            Event::EndpointDown { url, message } => self.line(&format!("warning: {url} is gone: {message}; looking again from time to time")),
-            Event::EndpointUp { url, down_for } => self.line(&format!("{url} is back after {}", duration(down_for.as_secs_f64()))),
+            Event::EndpointDown { url, message } => {
+                self.line(&format!("warning: {url} is gone: {message}; looking again from time to time"))
+            }
+            Event::EndpointUp { url, down_for } => {
+                self.line(&format!("{url} is back after {}", duration(down_for.as_secs_f64())))
+            }
             Event::Warning(warning) => self.line(&format!("WARNING: {warning}")),
             Event::Draining { in_flight } => {
-                self.line(&format!("nothing more is sent; waiting for {in_flight} answers in flight (Ctrl-C again to leave at once)"));
+                self.line(&format!(
+                    "nothing more is sent; waiting for {in_flight} answers in flight (Ctrl-C again to leave at once)"
+                ));
             }
             _ => {}
         }
@@ -79,7 +85,11 @@ impl Progress {
     fn detail(&mut self, text: String) {
         if self.details < MAX_DETAILS {
             self.details += 1;
-            let more = if self.details == MAX_DETAILS { " (further ones are only counted; failed.jsonl has them all)" } else { "" };
+            let more = if self.details == MAX_DETAILS {
+                " (further ones are only counted; failed.jsonl has them all)"
+            } else {
+                ""
+            };
             self.line(&format!("{text}{more}"));
         }
     }
@@ -178,7 +188,11 @@ fn eta(snapshot: &Snapshot) -> String {
 }
 
 fn whole(rate: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are positive and far below 2^63")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are positive and far below 2^63"
+    )]
     let whole = rate.max(0.0).round() as u64;
     whole
 }

@@ -12,60 +12,60 @@ use std::path::{Path, PathBuf};
 /// A whole recipe. Every key has a default except `dataset` and, for real servers, `generate.endpoints`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Recipe {
+pub(crate) struct Recipe {
     /// Run folder; `--run` overrides. Default: `runs/<recipe name>` beside the recipe.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<PathBuf>,
+    pub(crate) run: Option<PathBuf>,
     /// Seed of everything that is drawn: the shuffle of the prompts, sampling where the engine takes a seed. Default 0.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The model that answers.
-    pub target: TargetRecipe,
+    pub(crate) target: TargetRecipe,
     /// How reasoning is found and whether it is wanted.
-    pub reasoning: ReasoningRecipe,
+    pub(crate) reasoning: ReasoningRecipe,
     /// Where prompts come from; at least one.
-    pub dataset: Vec<DatasetRecipe>,
+    pub(crate) dataset: Vec<DatasetRecipe>,
     /// How answers are drawn; every value is sent, server defaults are never used.
-    pub sampling: SamplingParams,
+    pub(crate) sampling: SamplingParams,
     /// Who answers, and how hard they are driven.
-    pub generate: GenerateRecipe,
+    pub(crate) generate: GenerateRecipe,
     /// The embedded engine, where `generate.engine = "embedded"`.
-    pub embedded: EmbeddedRecipe,
+    pub(crate) embedded: EmbeddedRecipe,
     /// What is watched while answers come in.
-    pub gates: GatesRecipe,
+    pub(crate) gates: GatesRecipe,
     /// What `eyas inspect` reports.
-    pub inspect: InspectRecipe,
+    pub(crate) inspect: InspectRecipe,
 }
 
 /// The served model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TargetRecipe {
+pub(crate) struct TargetRecipe {
     /// Model folder (`config.json`, `tokenizer.json`, `chat_template.jinja` or `tokenizer_config.json`; weights only for the embedded
     /// engine), or a `.gguf` file.
-    pub model: PathBuf,
+    pub(crate) model: PathBuf,
     /// `tokenizer.json`, when it lies elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<PathBuf>,
+    pub(crate) tokenizer: Option<PathBuf>,
     /// Chat template file, when it is not the model's own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub chat_template: Option<PathBuf>,
+    pub(crate) chat_template: Option<PathBuf>,
     /// Arguments handed to the chat template (`enable_thinking`, `thinking`, `reasoning_effort`, …). One that changes nothing is an error.
     #[serde(skip_serializing_if = "Map::is_empty")]
-    pub template_kwargs: Map<String, Value>,
+    pub(crate) template_kwargs: Map<String, Value>,
     /// The date a template sees through `strftime_now`, `YYYY-MM-DD`; recorded, so that a resumed run renders the same prompts. Default: the day the run folder was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub template_date: Option<String>,
+    pub(crate) template_date: Option<String>,
 }
 
 /// Reasoning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ReasoningRecipe {
+pub(crate) struct ReasoningRecipe {
     /// `auto` (expected when the prompts open a think block), `on` (answers without reasoning are flagged and gated) or `off` (answers
     /// with reasoning are flagged). `off` and `on` also set the template's own switch where it has one. Default `auto`.
-    pub mode: ReasoningMode,
+    pub(crate) mode: ReasoningMode,
     /// Markup: `auto` finds it from the tokenizer and the template; or a name such as `think`, `channels`, `mistral`. Default `auto`.
-    pub format: String,
+    pub(crate) format: String,
 }
 
 impl Default for ReasoningRecipe {
@@ -77,7 +77,7 @@ impl Default for ReasoningRecipe {
 /// Whether reasoning is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum ReasoningMode {
+pub(crate) enum ReasoningMode {
     /// As the prompt ids say.
     Auto,
     /// Wanted.
@@ -89,63 +89,63 @@ pub enum ReasoningMode {
 /// One data set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct DatasetRecipe {
+pub(crate) struct DatasetRecipe {
     /// Name; also the folder under `prepared/`. Default: the file's name without extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// A file or a folder of files: JSONL, JSON or Parquet, plain, `.gz` or `.zst`.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// How files are read: `auto`, `jsonl`, `json` or `parquet`. Default `auto`: by name and content, and said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<String>,
+    pub(crate) format: Option<String>,
     /// Shape of the rows: `auto`, `messages`, `conversations`, `prompt`, `instruction`, `text`. Default `auto`: found from the rows and said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<String>,
+    pub(crate) schema: Option<String>,
     /// Field that holds the rows of a wrapped JSON document (`{"data": [...]}`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub records_field: Option<String>,
+    pub(crate) records_field: Option<String>,
     /// Field that holds the conversation or prompt, when it has an unusual name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
+    pub(crate) field: Option<String>,
     /// Replace half surrogate escapes by U+FFFD (marked as repaired) where they would otherwise reject the row. Default false.
-    pub repair_surrogates: bool,
+    pub(crate) repair_surrogates: bool,
     /// Take at most this many prompts, a prefix of the seeded shuffle.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_prompts: Option<u64>,
+    pub(crate) max_prompts: Option<u64>,
     /// Reject prompts of fewer tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_prompt_tokens: Option<u32>,
+    pub(crate) min_prompt_tokens: Option<u32>,
     /// Reject prompts of more tokens. Default: what the target's context leaves after `sampling.max_new_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_prompt_tokens: Option<u32>,
+    pub(crate) max_prompt_tokens: Option<u32>,
 }
 
 /// Generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GenerateRecipe {
+pub(crate) struct GenerateRecipe {
     /// `embedded` starts a server over the target inside this process; `server` uses `endpoints`. Default: `server` when endpoints are given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub engine: Option<Engine>,
+    pub(crate) engine: Option<Engine>,
     /// Base URLs, `http://host:port`.
-    pub endpoints: Vec<String>,
+    pub(crate) endpoints: Vec<String>,
     /// What the endpoints speak: `sglang` (`/generate` with ids) or `openai` (`/v1/chat/completions` with text; needs `allow_text`). Default `sglang`.
-    pub protocol: Protocol,
+    pub(crate) protocol: Protocol,
     /// Model name for OpenAI-style servers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub served_model: Option<String>,
+    pub(crate) served_model: Option<String>,
     /// Take answers that come without token ids. They are marked `no_ids` and cannot become exact training records. Default false.
-    pub allow_text: bool,
+    pub(crate) allow_text: bool,
     /// Requests in flight, over all endpoints. Default 64.
-    pub concurrency: u32,
+    pub(crate) concurrency: u32,
     /// Tries per prompt before it goes to `failed.jsonl`. Default 5.
-    pub max_attempts: u32,
+    pub(crate) max_attempts: u32,
     /// Longest wait for one answer, seconds. Default 3600.
-    pub timeout_s: u64,
+    pub(crate) timeout_s: u64,
     /// How often answers are forced to disk, milliseconds: an answer counts as done only after that. Default 200.
-    pub sync_ms: u64,
+    pub(crate) sync_ms: u64,
     /// How long all endpoints may refuse connections before the run stops (all prompts stay pending), seconds. Default 120.
-    pub server_down_s: u64,
+    pub(crate) server_down_s: u64,
 }
 
 impl Default for GenerateRecipe {
@@ -168,7 +168,7 @@ impl Default for GenerateRecipe {
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub(crate) enum Engine {
     /// A server over the target, inside this process.
     Embedded,
     /// Servers that run elsewhere.
@@ -178,7 +178,7 @@ pub enum Engine {
 /// Wire protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// SGLang's native `/generate`: ids in, ids out.
     Sglang,
     /// `/v1/chat/completions`: messages in, text out.
@@ -188,14 +188,14 @@ pub enum Protocol {
 /// The embedded engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct EmbeddedRecipe {
+pub(crate) struct EmbeddedRecipe {
     /// Sequences decoded together. Default 32.
-    pub max_running: u32,
+    pub(crate) max_running: u32,
     /// Longest prompt plus answer, tokens. Default: what the model's config says, at most 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_len: Option<u32>,
+    pub(crate) context_len: Option<u32>,
     /// How weights are held: `f32` (exact), `bf16`, `q8_0` or `native` (a GGUF's own blocks). Default `f32`.
-    pub weights: Weights,
+    pub(crate) weights: Weights,
 }
 
 impl Default for EmbeddedRecipe {
@@ -208,7 +208,7 @@ impl Default for EmbeddedRecipe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub enum Weights {
+pub(crate) enum Weights {
     /// Widened to f32.
     F32,
     /// Rounded to bf16.
@@ -233,13 +233,13 @@ impl From<Weights> for eyas_target::WeightMode {
 /// Gates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GatesRecipe {
+pub(crate) struct GatesRecipe {
     /// Smallest share of answers with reasoning that a reasoning run may show in its first `reasoning_window` answers. Default 0.5.
-    pub min_reasoning_capture: f64,
+    pub(crate) min_reasoning_capture: f64,
     /// How many answers the capture rate is first judged on. Default 50.
-    pub reasoning_window: u32,
+    pub(crate) reasoning_window: u32,
     /// What happens below it: `stop` or `warn`. Default `stop`.
-    pub action: GateAction,
+    pub(crate) action: GateAction,
 }
 
 impl Default for GatesRecipe {
@@ -251,7 +251,7 @@ impl Default for GatesRecipe {
 /// What a tripped gate does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum GateAction {
+pub(crate) enum GateAction {
     /// Drain and stop; the run can be resumed.
     Stop,
     /// Say so and go on.
@@ -261,9 +261,9 @@ pub enum GateAction {
 /// Inspection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct InspectRecipe {
+pub(crate) struct InspectRecipe {
     /// Token counts above which answers are counted. Default 1024, 2048, 4096, 8192.
-    pub thresholds: Vec<u64>,
+    pub(crate) thresholds: Vec<u64>,
 }
 
 impl Default for InspectRecipe {
@@ -274,7 +274,7 @@ impl Default for InspectRecipe {
 
 impl Recipe {
     /// Reads a recipe and makes its paths relative to where the process stands.
-    pub fn read(path: &Path) -> Result<Self, CommandError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             CommandError::new(ErrorKind::Usage, anyhow::anyhow!("cannot read recipe `{}`: {error}", path.display()))
         })?;
@@ -298,8 +298,9 @@ impl Recipe {
     }
 
     /// Parses the text of a recipe; nothing is resolved.
-    pub fn parse(text: &str) -> Result<Self, RecipeProblem> {
-        toml::from_str(text).map_err(|error| RecipeProblem { nearest: nearest_known(error.message()), message: error.to_string() })
+    pub(crate) fn parse(text: &str) -> Result<Self, RecipeProblem> {
+        toml::from_str(text)
+            .map_err(|error| RecipeProblem { nearest: nearest_known(error.message()), message: error.to_string() })
     }
 
     fn resolve(&mut self, base: &Path) {
@@ -316,14 +317,18 @@ impl Recipe {
     }
 
     /// Who answers, after the default is filled in.
-    pub fn engine(&self) -> Engine {
-        self.generate.engine.unwrap_or(if self.generate.endpoints.is_empty() { Engine::Embedded } else { Engine::Server })
+    pub(crate) fn engine(&self) -> Engine {
+        self.generate.engine.unwrap_or(if self.generate.endpoints.is_empty() {
+            Engine::Embedded
+        } else {
+            Engine::Server
+        })
     }
 }
 
 impl DatasetRecipe {
     /// The given name, or the file's name up to its first dot.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| {
             let file = self.path.file_name().unwrap_or_default().to_string_lossy();
             file.split('.').find(|part| !part.is_empty()).unwrap_or("dataset").to_owned()
@@ -333,11 +338,11 @@ impl DatasetRecipe {
 
 /// Why a recipe does not parse.
 #[derive(Debug)]
-pub struct RecipeProblem {
+pub(crate) struct RecipeProblem {
     /// The parser's message, with line and column.
-    pub message: String,
+    pub(crate) message: String,
     /// The known key nearest to an unknown one.
-    pub nearest: Option<String>,
+    pub(crate) nearest: Option<String>,
 }
 
 /// serde's message for an unknown key lists the known ones in back-ticks: pick the nearest.
@@ -371,7 +376,9 @@ mod tests {
 
     #[test]
     fn a_settled_recipe_reads_back_as_itself() {
-        let recipe = Recipe::parse("seed = 7\n[target]\nmodel = 'm'\n[[dataset]]\npath = 'a.jsonl.gz'\n[sampling]\ntop_k = 20").unwrap();
+        let recipe =
+            Recipe::parse("seed = 7\n[target]\nmodel = 'm'\n[[dataset]]\npath = 'a.jsonl.gz'\n[sampling]\ntop_k = 20")
+                .unwrap();
         assert_eq!(recipe.dataset[0].name(), "a");
         let settled = toml::to_string(&recipe).unwrap();
         assert_eq!(Recipe::parse(&settled).unwrap(), recipe);

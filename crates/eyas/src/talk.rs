@@ -83,7 +83,11 @@ pub(crate) fn thousands(n: u64) -> String {
 
 /// `4.2 s`, `3 min 20 s`, `5 h 07 min`.
 pub(crate) fn duration(seconds: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "durations of runs are far below 2^63 s")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "durations of runs are far below 2^63 s"
+    )]
     let whole = seconds.max(0.0).round() as u64;
     match whole {
         0..60 => format!("{seconds:.1} s"),

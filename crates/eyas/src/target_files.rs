@@ -2,7 +2,7 @@
 //! hashes that go into the run's fingerprint.
 
 use crate::error::CommandError;
-use crate::recipe::{Recipe, ReasoningMode};
+use crate::recipe::{ReasoningMode, Recipe};
 use eyas_prompts::reasoning::ReasoningFormat;
 use eyas_prompts::template::{ChatTemplate, PinnedDate, PromptRenderer, PromptSettings};
 use eyas_prompts::tokenizer::{SpecialTokens, Tokenizer};
@@ -51,9 +51,8 @@ impl TargetFiles {
         let Parts { tokenizer, tokenizer_hash, template, context_len, vocab_size } = parts;
         let format = match recipe.reasoning.format.as_str() {
             "auto" => ReasoningFormat::detect(&tokenizer, template.text()),
-            name => ReasoningFormat::named(name, Some(&tokenizer)).map_err(|error| {
-                CommandError::usage(anyhow::Error::new(error).context("reasoning: format"))
-            })?,
+            name => ReasoningFormat::named(name, Some(&tokenizer))
+                .map_err(|error| CommandError::usage(anyhow::Error::new(error).context("reasoning: format")))?,
         };
         let mut files = Self {
             vocab_size: vocab_size.unwrap_or_else(|| tokenizer.n_ids()),
@@ -132,11 +131,14 @@ impl Parts {
                 .map(|tokenizer| tokenizer.with_special_tokens(special.unwrap_or_default()));
         }
         let tokenizer = tokenizer.map_err(|error| {
-            CommandError::usage(anyhow::Error::new(error).context("the target's tokenizer cannot be used"))
-                .hint("eyas sends token ids, so it needs the model's `tokenizer.json` (set `tokenizer` if it lies elsewhere)")
+            CommandError::usage(anyhow::Error::new(error).context("the target's tokenizer cannot be used")).hint(
+                "eyas sends token ids, so it needs the model's `tokenizer.json` (set `tokenizer` if it lies elsewhere)",
+            )
         })?;
         let bytes = std::fs::read(&tokenizer_path).unwrap_or_default();
-        let template = template_of(recipe, tokenizer.special_tokens(), date, |special| ChatTemplate::load(model, special, Some(date)))?;
+        let template = template_of(recipe, tokenizer.special_tokens(), date, |special| {
+            ChatTemplate::load(model, special, Some(date))
+        })?;
         let config = read_json(&model.join("config.json"));
         let of_config = |name: &str| -> Option<u32> {
             let inner = config.get("text_config").unwrap_or(&Value::Null);
@@ -154,13 +156,17 @@ impl Parts {
 
     fn of_gguf(recipe: &Recipe, date: PinnedDate) -> Result<Self, CommandError> {
         let unusable = |error: &dyn std::fmt::Display| {
-            CommandError::usage(anyhow::anyhow!("the target `{}` cannot be used: {error}", recipe.target.model.display()))
+            CommandError::usage(anyhow::anyhow!(
+                "the target `{}` cannot be used: {error}",
+                recipe.target.model.display()
+            ))
         };
         let target = Target::open(&recipe.target.model, recipe.embedded.weights.into())
             .map_err(|error| CommandError::usage(anyhow::Error::new(error).context("the target cannot be used")))?;
         let json = target.tokenizer.to_string(false).map_err(|error| unusable(&error))?;
         let special = SpecialTokens::new(target.special_tokens.clone());
-        let tokenizer = Tokenizer::from_bytes(json.as_bytes()).map_err(|error| unusable(&error))?.with_special_tokens(special);
+        let tokenizer =
+            Tokenizer::from_bytes(json.as_bytes()).map_err(|error| unusable(&error))?.with_special_tokens(special);
         let text = target.chat_template.clone();
         let template = template_of(recipe, tokenizer.special_tokens(), date, |special| {
             ChatTemplate::from_text(text.as_deref().unwrap_or_default(), "GGUF metadata", special, Some(date))

@@ -83,11 +83,8 @@ fn demo_ending(ending: Ending, document: &run::RunDocument) -> Ending {
 fn closing(answers: &Grades, wall_s: f64, run: &Path) -> String {
     let mut text = String::from("\n");
     let percent = |right: u64, graded: u64| if graded == 0 { 0.0 } else { 100.0 * right as f64 / graded as f64 };
-    let sets: Vec<_> = answers
-        .datasets
-        .iter()
-        .map(|set| format!("{} {:.1} %", set.name, percent(set.right, set.graded)))
-        .collect();
+    let sets: Vec<_> =
+        answers.datasets.iter().map(|set| format!("{} {:.1} %", set.name, percent(set.right, set.graded))).collect();
     let run = run.display();
     writeln!(
         text,
@@ -116,8 +113,11 @@ fn closing(answers: &Grades, wall_s: f64, run: &Path) -> String {
 fn remove_earlier(run: &Path) -> Result<(), CommandError> {
     let is_demo = run.join("target/model.safetensors").is_file() && run.join("data").is_dir();
     if run.exists() && !is_demo && run.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(CommandError::usage(anyhow::anyhow!("`{}` is not an earlier demo; it is left alone", run.display()))
-            .hint("name another folder with --run"));
+        return Err(CommandError::usage(anyhow::anyhow!(
+            "`{}` is not an earlier demo; it is left alone",
+            run.display()
+        ))
+        .hint("name another folder with --run"));
     }
     match std::fs::remove_dir_all(run) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

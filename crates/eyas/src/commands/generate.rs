@@ -10,7 +10,7 @@ use crate::settled::Settled;
 use crate::talk::{Talk, duration, print_json, thousands};
 use crate::target_files::TargetFiles;
 use eyas_generate::{
-    Cancel, DatasetCounts, DatasetPlan, Endpoint, EndpointPlan, ExitReason, FormatSplitter, FsyncPolicy, GateAction, Gates,
+    Cancel, DatasetPlan, Endpoint, EndpointPlan, ExitReason, FormatSplitter, FsyncPolicy, GateAction, Gates,
     GeneratePlan, OnChange, OpenError, Outcome, Patience, Protocol, Retries, Run, ServerInfo, probe,
 };
 use eyas_journal::Torn;
@@ -165,7 +165,8 @@ async fn answer(
             thousands(dataset.failed),
             thousands(dataset.pending())
         ));
-        for (file, recovery) in [("raw_responses.jsonl", &dataset.recovery), ("failed.jsonl", &dataset.failed_recovery)] {
+        for (file, recovery) in [("raw_responses.jsonl", &dataset.recovery), ("failed.jsonl", &dataset.failed_recovery)]
+        {
             if let Some(Torn { offset, n_bytes, side_file }) = &recovery.torn {
                 talk.warn(format!(
                     "{}/{file} was torn at byte {offset}: {n_bytes} bytes of an unfinished line were moved to `{}`",
@@ -182,7 +183,8 @@ async fn answer(
 
     let cancel = Cancel::new();
     let listener = tokio::spawn(listen_for_ctrl_c(cancel.clone()));
-    let sets: Vec<_> = opened.datasets().iter().map(|set| (set.name.clone(), set.total, set.answered + set.failed)).collect();
+    let sets: Vec<_> =
+        opened.datasets().iter().map(|set| (set.name.clone(), set.total, set.answered + set.failed)).collect();
     let mut progress = Progress::new(talk, &sets);
     let outcome = opened.execute(cancel, |event| progress.on_event(&event)).await;
     progress.finish();
@@ -205,7 +207,11 @@ async fn listen_for_ctrl_c(cancel: Cancel) {
     }
 }
 
-fn endpoints(recipe: &Recipe, files: &TargetFiles, embedded: Option<&Embedded>) -> Result<Vec<Arc<Endpoint>>, CommandError> {
+fn endpoints(
+    recipe: &Recipe,
+    files: &TargetFiles,
+    embedded: Option<&Embedded>,
+) -> Result<Vec<Arc<Endpoint>>, CommandError> {
     let generate = &recipe.generate;
     let urls = match embedded {
         Some(embedded) => vec![embedded.url()],
@@ -328,7 +334,7 @@ fn plan(
     plan.on_change = options.on_change;
     plan.retry_failed = options.retry_failed;
     plan.stop_after = options.stop_after;
-    plan.fsync = FsyncPolicy::Interval(Duration::from_millis(generate.sync_ms));
+    plan.fsync = FsyncPolicy::Interval(generate.sync_ms);
     plan.retries = Retries { max_attempts: generate.max_attempts, ..Retries::default() };
     plan.patience = Patience { server_down_after: Duration::from_secs(generate.server_down_s), ..Patience::default() };
     plan.gates = Gates {

@@ -127,7 +127,9 @@ fn plan(settled: &Settled, dataset: &DatasetRecipe, max_tokens: Option<u32>) -> 
         None | Some("auto") => None,
         Some(word) => Some(SchemaName::from_word(word).ok_or_else(|| {
             let known = SchemaName::ALL.map(SchemaName::as_str).join("`, `");
-            CommandError::usage(anyhow::anyhow!("data set `{name}`: unknown schema `{word}`; known are `auto`, `{known}`"))
+            CommandError::usage(anyhow::anyhow!(
+                "data set `{name}`: unknown schema `{word}`; known are `auto`, `{known}`"
+            ))
         })?),
     };
     let format = match dataset.format.as_deref() {
@@ -170,7 +172,8 @@ fn prepare_dataset(
     talk: Talk,
 ) -> Result<DatasetDocument, CommandError> {
     let name = &plan.dataset;
-    let key = PrepareKey::of(plan, inputs, earlier.map(|earlier| &earlier.key)).map_err(|error| input_error(name, error))?;
+    let key =
+        PrepareKey::of(plan, inputs, earlier.map(|earlier| &earlier.key)).map_err(|error| input_error(name, error))?;
     if let Some(earlier) = earlier.filter(|_| plan.prompts_path().is_file()) {
         let changes = key.changes_since(&earlier.key);
         if changes.is_empty() {
@@ -240,7 +243,9 @@ fn prepare_error(plan: &PreparePlan, error: PrepareError) -> CommandError {
         PrepareError::NoSchema { .. } => {
             "set `schema` and `field` under `[[dataset]]`; for rows that are rendered already: `schema = \"text\"`"
         }
-        PrepareError::NothingKept { .. } => "loosen the limits under `[[dataset]]`, or mend the rows that rejected.jsonl lists",
+        PrepareError::NothingKept { .. } => {
+            "loosen the limits under `[[dataset]]`, or mend the rows that rejected.jsonl lists"
+        }
         _ => return input_error(&plan.dataset, error),
     };
     let error = match error {

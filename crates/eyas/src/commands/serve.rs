@@ -30,8 +30,11 @@ pub(crate) fn command(args: &ServeArgs, talk: Talk) -> Result<Ending, CommandErr
                 handle.shutdown().await;
             }
             (None, Some(model)) => {
-                let recipe =
-                    EmbeddedRecipe { max_running: args.max_running, context_len: args.context_len, weights: args.weights };
+                let recipe = EmbeddedRecipe {
+                    max_running: args.max_running,
+                    context_len: args.context_len,
+                    weights: args.weights,
+                };
                 let embedded = Embedded::start(model, &recipe, args.port).await?;
                 announce(&embedded.url(), talk)?;
                 tokio::signal::ctrl_c().await.ok();

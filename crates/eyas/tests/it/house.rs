@@ -181,8 +181,18 @@ fn licence_expressions() {
 
 #[test]
 fn documents_that_every_reader_needs_are_there_and_speak_of_every_crate() {
-    let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-    for file in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE-MIT", "LICENSE-APACHE", "docs/recipe.md", "docs/guide.md", "docs/files.md"] {
+    let read =
+        |file: &str| std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    for file in [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "docs/recipe.md",
+        "docs/guide.md",
+        "docs/files.md",
+    ] {
         assert!(read(file).len() > 500, "{file} says next to nothing");
     }
     let architecture = read("ARCHITECTURE.md");

@@ -13,7 +13,13 @@ fn model(name: &str) -> Option<PathBuf> {
 }
 
 /// Greedy answers to the first `n` prompts of MT-bench, by sample id: (prompt ids, output ids).
-fn greedy(run: &Path, model: &Path, max_new_tokens: u32, n: u32, more: &[&str]) -> HashMap<String, (Vec<u32>, Vec<u32>)> {
+fn greedy(
+    run: &Path,
+    model: &Path,
+    max_new_tokens: u32,
+    n: u32,
+    more: &[&str],
+) -> HashMap<String, (Vec<u32>, Vec<u32>)> {
     let prompts = std::env::var("EYAS_PROMPTS").expect("EYAS_PROMPTS is set with the servers");
     let (max_new_tokens, n) = (max_new_tokens.to_string(), n.to_string());
     let data = format!("mtbench={prompts}/mtbench.jsonl");
@@ -47,9 +53,21 @@ fn interop_tiny_sglang_answers_a_run_and_stored_ids_are_the_returned_ones() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     let tap = Tap::on(&url);
-    let (mtbench, humaneval) = (format!("mtbench={prompts}/mtbench.jsonl"), format!("humaneval={prompts}/humaneval.jsonl.gz"));
-    let args = ["run", "--run", run.to_str().unwrap(), "--model", model.to_str().unwrap(), "--data", &mtbench, "--data", &humaneval];
-    let more = ["--max-prompts", "60", "--max-new-tokens", "12", "--endpoint", &tap.url, "--concurrency", "8", "--json"];
+    let (mtbench, humaneval) =
+        (format!("mtbench={prompts}/mtbench.jsonl"), format!("humaneval={prompts}/humaneval.jsonl.gz"));
+    let args = [
+        "run",
+        "--run",
+        run.to_str().unwrap(),
+        "--model",
+        model.to_str().unwrap(),
+        "--data",
+        &mtbench,
+        "--data",
+        &humaneval,
+    ];
+    let more =
+        ["--max-prompts", "60", "--max-new-tokens", "12", "--endpoint", &tap.url, "--concurrency", "8", "--json"];
     let document: Value = serde_json::from_str(&run_ok(dir.path(), &[&args[..], &more[..]].concat(), 0)).unwrap();
     assert_eq!(document["generate"]["answered"], 120, "{document:#}");
 
@@ -97,7 +115,8 @@ fn same_greedy_ids(model: &Path, sglang: &str, vllm: &str, max_new_tokens: u32, 
     let ours = greedy(&dir.path().join("embedded"), model, max_new_tokens, n, &["--engine", "embedded"]);
     assert_eq!(ours.len(), n as usize);
     if let Some(url) = sglang {
-        let theirs = greedy(&dir.path().join("sglang"), model, max_new_tokens, n, &["--endpoint", &url, "--concurrency", "5"]);
+        let theirs =
+            greedy(&dir.path().join("sglang"), model, max_new_tokens, n, &["--endpoint", &url, "--concurrency", "5"]);
         for (sample_id, (prompt_ids, output_ids)) in &ours {
             assert_eq!(prompt_ids, &theirs[sample_id].0);
             assert_same_start("SGLang", sample_id, output_ids, &theirs[sample_id].1, max_new_tokens as usize);
@@ -128,8 +147,19 @@ fn real_input_mtbench_and_humaneval_through_the_embedded_smollm2() {
     };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let (mtbench, humaneval) = (format!("mtbench={prompts}/mtbench.jsonl"), format!("humaneval={prompts}/humaneval.jsonl.gz"));
-    let args = ["run", "--run", run.to_str().unwrap(), "--model", gguf.to_str().unwrap(), "--data", &mtbench, "--data", &humaneval];
+    let (mtbench, humaneval) =
+        (format!("mtbench={prompts}/mtbench.jsonl"), format!("humaneval={prompts}/humaneval.jsonl.gz"));
+    let args = [
+        "run",
+        "--run",
+        run.to_str().unwrap(),
+        "--model",
+        gguf.to_str().unwrap(),
+        "--data",
+        &mtbench,
+        "--data",
+        &humaneval,
+    ];
     let more = ["--max-new-tokens", "48", "--temperature", "0", "--json"];
     let document: Value = serde_json::from_str(&run_ok(dir.path(), &[&args[..], &more[..]].concat(), 0)).unwrap();
     assert_eq!(document["prepare"]["read"], 244, "{document:#}");
@@ -141,7 +171,8 @@ fn real_input_mtbench_and_humaneval_through_the_embedded_smollm2() {
     assert_eq!(rows.len(), 80);
     // Answers a person can read: nearly all letters, spaces and common punctuation, hardly a replacement character.
     let text: String = rows.iter().map(|row| row["content"].as_str().unwrap()).collect();
-    let readable = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace() || c.is_ascii_punctuation()).count();
+    let readable =
+        text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace() || c.is_ascii_punctuation()).count();
     assert!(readable as f64 > 0.98 * text.chars().count() as f64, "{}", text.chars().take(2000).collect::<String>());
     assert!(text.split_whitespace().filter(|word| ["the", "of", "and", "to"].contains(word)).count() > 200);
 }
