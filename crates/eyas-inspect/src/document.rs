@@ -423,8 +423,8 @@ pub struct FirstN {
     pub n: u64,
     /// Their mean.
     pub mean: f64,
-    /// Their mean / the mean of all.
-    pub of_whole: f64,
+    /// Their mean / the mean of all; `None` when that is zero.
+    pub of_whole: Option<f64>,
 }
 
 /// Consecutive answers of a file.
@@ -449,7 +449,8 @@ pub struct ChangePoint {
     pub mean_before: f64,
     /// Mean after.
     pub mean_after: f64,
-    /// Difference of the means in standard errors (Welch). A change is named from 5 upward, because the best of many cuts is shown.
+    /// Difference of the means in standard errors, as they would be if both parts were of one kind. A change is named from 5 upward, because
+    /// the best of many cuts is shown.
     pub z: f64,
 }
 

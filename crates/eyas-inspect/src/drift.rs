@@ -8,6 +8,8 @@ const MAX_WINDOWS: usize = 512;
 const SHOWN_WINDOWS: usize = 64;
 /// Fewest answers on either side of a cut: below, the mean of a long-tailed law is not near a normal one.
 const MIN_PART: u64 = 40;
+/// Rare events that a part must have room for.
+const MIN_EVENTS: f64 = 5.0;
 /// Standard errors from which a change is named. The best of some hundred cuts is looked at, so 2 or 3 would be reached by chance.
 const MIN_Z: f64 = 5.0;
 
@@ -28,11 +30,11 @@ impl Part {
         self.sum / self.n as f64
     }
 
-    /// Variance of the mean.
-    fn variance_of_mean(&self) -> f64 {
+    /// Variance of one value, estimated from these.
+    fn variance(&self) -> f64 {
         let n = self.n as f64;
         let mean = self.mean();
-        ((self.squares / n - mean * mean).max(0.0) * n / (n - 1.0)) / n
+        (self.squares / n - mean * mean).max(0.0) * n / (n - 1.0)
     }
 }
 
@@ -41,14 +43,6 @@ impl std::ops::AddAssign for Part {
         self.n += other.n;
         self.sum += other.sum;
         self.squares += other.squares;
-    }
-}
-
-impl std::ops::Sub for Part {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self { n: self.n - other.n, sum: self.sum - other.sum, squares: self.squares - other.squares }
     }
 }
 
@@ -126,7 +120,9 @@ impl Series {
         let round = |n: u64| matches!(n / 10_u64.pow(n.ilog10()), 1 | 2 | 5) && n % 10_u64.pow(n.ilog10()) == 0;
         let whole = self.total.mean();
         let shown = self.firsts.iter().filter(|part| round(part.n) && part.n < self.total.n);
-        shown.map(|part| FirstN { n: part.n, mean: part.mean(), of_whole: part.mean() / whole }).collect()
+        shown
+            .map(|part| FirstN { n: part.n, mean: part.mean(), of_whole: (whole != 0.0).then(|| part.mean() / whole) })
+            .collect()
     }
 
     /// Means over windows of equal size, few enough to be shown.
@@ -166,27 +162,39 @@ impl Series {
             .collect::<Vec<_>>();
         let cuts = window_ends.iter().chain(&self.firsts);
         let best = cuts.filter_map(|before| self.cut(*before)).max_by(|a, b| a.z.abs().total_cmp(&b.z.abs()))?;
-        let larger = best.mean_before.abs().max(best.mean_after.abs());
-        let telling = best.z.abs() >= MIN_Z && (best.mean_before - best.mean_after).abs() >= 0.1 * larger;
+        let larger = |before: f64, after: f64| before.abs().max(after.abs());
+        let scale = larger(best.mean_before, best.mean_after);
+        // A share is judged by whichever of it and its rest is rarer: 2 % missing that become 6 % are a change, 98 % that become 94 % too.
+        let scale =
+            if self.is_binary() { scale.min(larger(1.0 - best.mean_before, 1.0 - best.mean_after)) } else { scale };
+        let telling = best.z.abs() >= MIN_Z && (best.mean_before - best.mean_after).abs() >= 0.1 * scale;
         telling.then_some(best)
     }
 
+    /// Whether every value is 0 or 1.
+    fn is_binary(&self) -> bool {
+        self.total.sum.to_bits() == self.total.squares.to_bits()
+    }
+
     fn cut(&self, before: Part) -> Option<ChangePoint> {
-        let after = self.total - before;
-        if before.n < MIN_PART || after.n < MIN_PART {
+        let after = Part {
+            n: self.total.n - before.n,
+            sum: self.total.sum - before.sum,
+            squares: self.total.squares - before.squares,
+        };
+        let fewest = before.n.min(after.n);
+        let rare = if self.is_binary() { self.total.mean().min(1.0 - self.total.mean()) } else { 1.0 };
+        // Of a rare event a part must have room for several, else one more or less is a large step.
+        if fewest < MIN_PART || (fewest as f64 * rare) < MIN_EVENTS {
             return None;
         }
-        let variance = before.variance_of_mean() + after.variance_of_mean();
-        let difference = after.mean() - before.mean();
-        // Two constant parts (no reasoning, then always) differ without any spread: their spread is taken as that of one odd value.
-        let least = 1.0 / (before.n.min(after.n) as f64).powi(2);
-        let z = difference / variance.max(least * difference * difference).sqrt();
-        (difference != 0.0).then_some(ChangePoint {
+        let variance = self.total.variance() * (1.0 / before.n as f64 + 1.0 / after.n as f64);
+        (variance > 0.0).then(|| ChangePoint {
             n_before: before.n,
             n_after: after.n,
             mean_before: before.mean(),
             mean_after: after.mean(),
-            z,
+            z: (after.mean() - before.mean()) / variance.sqrt(),
         })
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn find(inspection: &Inspection, facts: &Facts<'_>) -> Vec<Finding> {
     answers(inspection, facts, &mut found);
     reasoning(inspection, facts, &mut found);
     counts(inspection, facts, &mut found);
+    mixtures(inspection, &mut found);
     inspection.drift.iter().for_each(|drift| found.extend(change(inspection, drift)));
     found
 }
@@ -454,6 +455,35 @@ fn counts(inspection: &Inspection, facts: &Facts<'_>, found: &mut Vec<Finding>) 
     }
 }
 
+/// Answers of unlike origin in one set.
+fn mixtures(inspection: &Inspection, found: &mut Vec<Finding>) {
+    for (by, kind, what, severity, advice) in [
+        (
+            "fingerprint",
+            "mixed_fingerprints",
+            "fingerprints",
+            Severity::Error,
+            "they were made under different settings: keep one, or redo the others",
+        ),
+        ("model", "mixed_models", "models", Severity::Warning, "train on the answers of one target only"),
+    ] {
+        let Some(grouping) = inspection.groups.iter().find(|grouping| grouping.by == by && grouping.groups.len() > 1)
+        else {
+            continue;
+        };
+        let answers: u64 = grouping.groups.iter().map(|group| group.answers).sum();
+        let most = grouping.groups.iter().map(|group| group.answers).max().unwrap_or(0);
+        let largest: Vec<String> = grouping
+            .groups
+            .iter()
+            .take(4)
+            .map(|group| format!("{} {}", group.name, thousands(group.answers)))
+            .collect();
+        let message = format!("answers of {} {what}: {}", thousands(grouping.groups.len() as u64), largest.join(", "));
+        found.push(finding(kind, severity, answers - most, answers, message, advice));
+    }
+}
+
 /// A file whose parts differ beyond chance.
 fn change(inspection: &Inspection, drift: &DriftReport) -> Option<Finding> {
     let change = drift.change_point.as_ref()?;
@@ -467,7 +497,7 @@ fn change(inspection: &Inspection, drift: &DriftReport) -> Option<Finding> {
             number(change.mean_after),
         ),
         "reasoning_captured" => format!(
-            "{:.0} % of the first {before} answers have reasoning, {:.0} % of the other {after}",
+            "{:.1} % of the first {before} answers have reasoning, {:.1} % of the other {after}",
             100.0 * change.mean_before,
             100.0 * change.mean_after,
         ),
@@ -483,7 +513,8 @@ fn change(inspection: &Inspection, drift: &DriftReport) -> Option<Finding> {
         "length" => "short answers come back first, or settings changed on the way: do not extrapolate from a part",
         _ => "settings changed on the way: the parts do not belong in one file",
     };
-    let severity = if drift.series == "reasoning_captured" { Severity::Error } else { Severity::Warning };
+    let wide = (change.mean_before - change.mean_after).abs() >= 0.1;
+    let severity = if drift.series == "reasoning_captured" && wide { Severity::Error } else { Severity::Warning };
     let smaller = change.n_before.min(change.n_after);
     let whole = change.n_before + change.n_after;
     Some(finding(&format!("drift_{}", drift.series), severity, smaller, whole, message + &of_file, advice))

@@ -214,12 +214,10 @@ impl Rows<'_> {
             Fault::TooDeep | Fault::TooLong | Fault::NotAnObject => None,
             _ => self.record_inside(at.region, at.start, line_end),
         };
+        // What is followed by something else is a whole record itself.
+        let recoverable = u64::from(record.is_some()) + u64::from(fault == Fault::Trailing);
         let begins_as_record = line.first() == Some(&b'{');
         let fault = if record.is_some() && begins_as_record && fault != Fault::Nul { Fault::Fused } else { fault };
-        let before = u64::from(
-            fault == Fault::Fused && record.is_some_and(|start| start <= trouble) && self.is_whole(at, record),
-        );
-        let recoverable = u64::from(record.is_some()) + before;
         self.counter.tally.malformed(fault, at, trouble, line_end, recoverable);
     }
 
@@ -231,12 +229,6 @@ impl Rows<'_> {
         candidates
             .map(|offset| start + 1 + offset)
             .find(|candidate| second.row(Portable, region, *candidate, line_end + 1).outcome == Outcome::Parsed)
-    }
-
-    /// Whether what stands before `record` on the line is a whole record too.
-    fn is_whole(&self, at: &RowAt<'_>, record: Option<usize>) -> bool {
-        let before = record.and_then(|record| at.region.get(at.start..record)).unwrap_or_default();
-        std::str::from_utf8(before).is_ok() && serde_json::from_slice::<serde::de::IgnoredAny>(before).is_ok()
     }
 
     /// Counts what stands behind the last newline; returns whether it was a whole row.

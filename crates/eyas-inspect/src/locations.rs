@@ -283,6 +283,7 @@ fn known() -> Vec<(Field, String)> {
     add_all(Field::StatusCode, list(&["response.status_code", "status_code"]));
     add_all(Field::Error, list(&[
         "cause", "error.message", "error.code", "error.type", "error", "error_message", "response_errors", "response.body.error.message", "response.body.error", "exception",
+        "meta_info.finish_reason.message", "finish_reason.message", "finish.message",
         
     ]));
     add_all(Field::Kept, list(&["kept"]));

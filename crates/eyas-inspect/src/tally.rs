@@ -685,14 +685,18 @@ fn differ(a: &Captured, b: &Captured, region: &[u8]) -> bool {
 
 /// Why a request failed, short enough to be counted by.
 fn cause(fields: &Fields, region: &[u8]) -> String {
-    let finish = fields.word(Field::FinishReason, region).filter(|word| *word == b"abort");
+    let aborted = fields.word(Field::FinishReason, region) == Some(b"abort");
     let error = fields.some(Field::Error).map(|found| found.value.of(region));
-    let status_code = fields.word(Field::StatusCode, region);
-    if let (None, Some(code)) = (error, status_code) {
-        return format!("HTTP {}", String::from_utf8_lossy(code));
-    }
-    match error.or(finish).or_else(|| fields.word(Field::Status, region)) {
-        Some(raw) => text::excerpt(text::unescape(raw).as_bytes(), EXCERPT),
-        None => "(none given)".to_owned(),
+    let status_code =
+        fields.word(Field::StatusCode, region).map(|code| format!("HTTP {}", String::from_utf8_lossy(code)));
+    let error = error.map(|raw| text::excerpt(text::unescape(raw).as_bytes(), EXCERPT)).or(status_code);
+    match (aborted, error) {
+        (true, Some(error)) => format!("abort: {error}"),
+        (true, None) => "abort".to_owned(),
+        (false, Some(error)) => error,
+        (false, None) => {
+            let status = fields.word(Field::Status, region).or_else(|| fields.word(Field::FinishReason, region));
+            status.map_or("(none given)".to_owned(), |raw| text::excerpt(raw, EXCERPT))
+        }
     }
 }

@@ -276,7 +276,9 @@ impl Page {
             let parts: Vec<String> = drift
                 .first_n
                 .iter()
-                .map(|first| format!("{} {} ({:.2}x)", count(first.n), decimal(Some(first.mean)), first.of_whole))
+                .map(|first| {
+                    format!("{} {} ({:.2}x)", count(first.n), decimal(Some(first.mean)), first.of_whole.unwrap_or(0.0))
+                })
                 .collect();
             self.entry(label, &format!("{of_file}mean of the first {}", parts.join(" · ")));
             label = "";

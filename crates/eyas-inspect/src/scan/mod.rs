@@ -17,3 +17,6 @@ pub(crate) use row::{Outcome, Row, Scanner};
 
 /// Bytes that must be readable behind a region that is scanned.
 pub(crate) const PADDING: usize = 2 * BLOCK;
+
+#[cfg(test)]
+mod tests;
