@@ -43,12 +43,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         &["<|close|>think<|sep|><|open|>response<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>"],
         ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
     ),
-    wrapped(
-        "cohere",
-        &["<|START_THINKING|>"],
-        &["<|END_THINKING|>"],
-        ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    ),
+    wrapped("cohere", &["<|START_THINKING|>"], &["<|END_THINKING|>"], ("<|START_RESPONSE|>", "<|END_RESPONSE|>")),
     tags("seed", &["<seed:think>"], &["</seed:think>"]),
     tags("minimax_m3", &["<mm:think>"], &["</mm:think>"]),
     tags("hunyuan_hy3", &["<think:opensource>"], &["</think:opensource>"]),

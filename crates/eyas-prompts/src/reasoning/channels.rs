@@ -72,12 +72,7 @@ pub(super) fn think_state(markers: &ChannelMarkers, tokenizer: &Tokenizer, promp
 }
 
 /// Takes an answer apart. See [`super`] for how messages become five parts.
-pub(super) fn cut(
-    markers: &ChannelMarkers,
-    output: &impl Output,
-    think: ThinkState,
-    ended_by_itself: bool,
-) -> Cut {
+pub(super) fn cut(markers: &ChannelMarkers, output: &impl Output, think: ThinkState, ended_by_itself: bool) -> Cut {
     let messages = messages(markers, output, think);
     let mut cut = Cut::all_content(output.len());
     cut.markers_seen = messages.iter().any(|message| matches!(message.kind, Kind::Analysis));

@@ -88,7 +88,8 @@ impl Output for IdOutput<'_> {
         let hits = memmem::find_iter(&decoded.bytes, &marker.text);
         hits.map(|at| {
             let end = at + marker.text.len();
-            decoded.starts.partition_point(|start| *start <= at) - 1..decoded.starts.partition_point(|start| *start < end)
+            decoded.starts.partition_point(|start| *start <= at) - 1
+                ..decoded.starts.partition_point(|start| *start < end)
         })
         .collect()
     }

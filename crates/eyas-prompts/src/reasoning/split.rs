@@ -70,14 +70,7 @@ pub(super) struct Bodies {
 impl Cut {
     /// All of it is content.
     pub(super) fn all_content(len: usize) -> Self {
-        Self {
-            ends: [0; 3],
-            len,
-            bodies: None,
-            flags: Vec::new(),
-            tool_calls: Vec::new(),
-            markers_seen: false,
-        }
+        Self { ends: [0; 3], len, bodies: None, flags: Vec::new(), tool_calls: Vec::new(), markers_seen: false }
     }
 
     pub(super) fn set(&mut self, reasoning_start: usize, reasoning_end: usize, content_start: usize) {
@@ -143,8 +136,7 @@ impl ReasoningFormat {
         let cut = self.cut(&output, think, finish);
         let Reading { reasoning, content, tool_calls, flags } = self.read(&output, &cut, think, expect, finish);
         let [start, end_of_reasoning, end] = cut.ends;
-        let parts =
-            [0..start, start..end_of_reasoning, end_of_reasoning..end, end..body_len, body_len..text.len()];
+        let parts = [0..start, start..end_of_reasoning, end_of_reasoning..end, end..body_len, body_len..text.len()];
         TextSplit { parts, reasoning, content, tool_calls, flags }
     }
 

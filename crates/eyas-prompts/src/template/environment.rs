@@ -2,7 +2,7 @@
 
 use super::{PinnedDate, generator, python, tojson};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::fmt;
 
@@ -45,8 +45,9 @@ pub(super) fn new(date: Option<PinnedDate>) -> Environment<'static> {
         let date = date.ok_or_else(|| {
             Error::new(ErrorKind::InvalidOperation, "the template asks for the date, and none was pinned")
         })?;
-        date.format(format)
-            .map_err(|directive| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: `{directive}` is not known")))
+        date.format(format).map_err(|directive| {
+            Error::new(ErrorKind::InvalidOperation, format!("strftime_now: `{directive}` is not known"))
+        })
     });
     environment.add_filter("tojson", tojson::tojson);
     environment.add_filter("trim", |value: &Value, chars: Option<&str>| {
@@ -59,6 +60,20 @@ pub(super) fn new(date: Option<PinnedDate>) -> Environment<'static> {
         matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map)
             || (value.kind() == ValueKind::Iterable && value.len().is_some())
     });
+    environment.add_test("iterable", |value: &Value| {
+        let kinds = [ValueKind::Undefined, ValueKind::String, ValueKind::Seq, ValueKind::Map, ValueKind::Iterable];
+        kinds.contains(&value.kind())
+    });
+    environment.add_filter("e", escape);
+    environment.add_filter("escape", escape);
+    environment.add_filter("int", |value: &Value, default: Option<i64>, base: Option<u32>| {
+        python::int(value, base.unwrap_or(10)).unwrap_or(Value::from(default.unwrap_or(0)))
+    });
+    environment.add_filter("float", |value: &Value, default: Option<f64>| {
+        python::float(value).unwrap_or(default.unwrap_or(0.0))
+    });
+    environment.add_filter("<dictsort>", minijinja::filters::dictsort);
+    environment.add_filter("dictsort", dictsort);
     generator::add(&mut environment);
     environment
 }
@@ -70,6 +85,34 @@ fn length(_state: &mut State, value: &Value) -> Result<usize, Error> {
     value.len().ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, format!("a value of type {} has no length", value.kind()))
     })
+}
+
+/// markupsafe's spelling of the five characters.
+fn escape(value: &Value) -> Value {
+    if value.is_safe() {
+        return value.clone();
+    }
+    let mut text = python::display(value);
+    for (plain, escaped) in [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("'", "&#39;"), ("\"", "&#34;")] {
+        text = text.replace(plain, escaped);
+    }
+    Value::from_safe_string(text)
+}
+
+/// `dictsort(case_sensitive=false, by='key', reverse=false)`: the engine takes these by name only.
+fn dictsort(state: &mut State, value: Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let mut named = Vec::new();
+    for (n, arg) in args.0.into_iter().map(ValueOrKwargs::into_value).enumerate() {
+        if arg.is_kwargs() {
+            for name in arg.try_iter()? {
+                named.push((name.to_string(), arg.get_item(&name)?));
+            }
+        } else if let Some(name) = ["case_sensitive", "by", "reverse"].get(n) {
+            named.push(((*name).to_owned(), arg));
+        }
+    }
+    let kwargs: Kwargs = named.into_iter().collect();
+    state.apply_filter("<dictsort>", &[value, kwargs.into()])
 }
 
 /// The words of `raise_exception`, when it is what ended the rendering.

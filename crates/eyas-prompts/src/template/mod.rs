@@ -6,8 +6,8 @@
 //!   (`bos_token`, …) and the run's own arguments (`enable_thinking`, …). A key that a message does not have is absent; a missing or `null`
 //!   `content` is the empty string, as serving engines make it. Neither `null` nor undefined becomes text.
 //! * **Functions and filters.** `raise_exception`; `strftime_now`, which gives the date that was pinned, or is an error when none was;
-//!   `tojson` as `json.dumps(ensure_ascii=False)` prints it, with its keyword arguments; Python's string, list and dict methods
-//!   ([`python`](self) in this module lists them). Methods that would change a list or dict are refused, as transformers' sandbox does.
+//!   `tojson` as `json.dumps(ensure_ascii=False)` prints it, with its keyword arguments; Python's string, list and dict methods.
+//!   Methods that would change a list or dict are refused, as transformers' sandbox does.
 //! * **`{% generation %}`** prints nothing, and [`ChatTemplate::render_with_spans`] says what stood in it.
 //! * **Failing early.** A template that does not parse, or that uses a jinja2 filter, test or Python method which this build does not have,
 //!   fails when it is loaded, with the construct and its line. There is no fall-back template.
@@ -21,7 +21,7 @@ mod source;
 mod strftime;
 mod tojson;
 
-pub use prompt_renderer::{ControlTokens, PromptRenderer, PromptRendererError, PromptSettings};
+pub use prompt_renderer::{ControlTokens, PromptRenderer, PromptRendererError, PromptSettings, TEXT_PART_SEPARATOR};
 pub use strftime::{BadDate, PinnedDate};
 
 use crate::tokenizer::SpecialTokens;
@@ -262,7 +262,7 @@ impl ChatTemplate {
             context.push((rewrite::GENERATION_OPEN.to_owned(), JinjaValue::from(open)));
             context.push((rewrite::GENERATION_CLOSE.to_owned(), JinjaValue::from(close)));
         }
-        template.render(JinjaValue::from_iter(context)).map_err(|e| self.failed(&e))
+        template.render(JinjaValue::from_pairs(context)).map_err(|e| self.failed(&e))
     }
 
     /// `tool_use` when there is one and tools are given, else `default`, else the only one.

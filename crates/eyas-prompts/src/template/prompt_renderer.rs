@@ -44,6 +44,10 @@ pub enum PromptRendererError {
     },
 }
 
+/// What joins the text parts of a message whose content is a list: many templates take a string only, and the others print the parts one
+/// after the other. vLLM joins them so, too.
+pub const TEXT_PART_SEPARATOR: &str = "\n";
+
 /// Names that a run cannot set.
 const RESERVED: [&str; 3] = ["messages", "tools", "add_generation_prompt"];
 
@@ -218,6 +222,12 @@ impl Renderer for PromptRenderer {
     fn render(&self, messages: &[Message], tools: Option<&[Value]>) -> Result<Rendered, RenderError> {
         let messages: Result<Vec<Value>, _> = messages.iter().map(serde_json::to_value).collect();
         let mut messages = messages.map_err(|e| error("template_failed", e.to_string(), Some(Box::new(e))))?;
+        for (n, message) in messages.iter_mut().enumerate() {
+            join_text_parts(message).map_err(|kind| {
+                let detail = format!("message {n} has a part of type `{kind}`; only text can be rendered");
+                error("content_not_text", detail, None)
+            })?;
+        }
         let spelt = self.first_spelt(&mut messages, tools);
         if spelt.is_some() {
             self.n_with_control_tokens.fetch_add(1, Ordering::Relaxed);
@@ -250,11 +260,29 @@ impl std::fmt::Display for Spelt {
     }
 }
 
-fn error(
-    class: &'static str,
-    detail: String,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-) -> RenderError {
+/// Makes one text of a content that is a list of text parts. The error is the type of a part that is no text. A list with `thinking` parts,
+/// which some templates take, stays as it is.
+fn join_text_parts(message: &mut Value) -> Result<(), String> {
+    let Some(Value::Array(parts)) = message.get("content") else { return Ok(()) };
+    let kind = |part: &Value| part.get("type").and_then(Value::as_str).unwrap_or("text").to_owned();
+    if parts.iter().any(|part| kind(part) == "thinking") {
+        return Ok(());
+    }
+    let mut texts = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part.as_str().or_else(|| part.get("text")?.as_str()) {
+            Some(text) => texts.push(text),
+            None => return Err(kind(part)),
+        }
+    }
+    let text = texts.join(TEXT_PART_SEPARATOR);
+    if let Some(content) = message.get_mut("content") {
+        *content = Value::String(text);
+    }
+    Ok(())
+}
+
+fn error(class: &'static str, detail: String, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> RenderError {
     RenderError { class, detail, source }
 }
 

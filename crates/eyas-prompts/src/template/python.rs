@@ -4,10 +4,16 @@ use minijinja::value::{Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
-
 /// Methods of Python's own types that this build has not.
 pub(super) const UNSUPPORTED_METHODS: &[&str] = &[
-    "encode", "expandtabs", "format_map", "fromkeys", "isidentifier", "isprintable", "istitle", "maketrans",
+    "encode",
+    "expandtabs",
+    "format_map",
+    "fromkeys",
+    "isidentifier",
+    "isprintable",
+    "istitle",
+    "maketrans",
     "translate",
 ];
 
@@ -208,6 +214,10 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
             let place = place.ok_or_else(|| invalid("substring not found".to_owned()))?;
             Value::from(text[..place].chars().count())
         }
+        "title" => {
+            let () = from_args(args)?;
+            Value::from(title(text))
+        }
         "casefold" => {
             let () = from_args(args)?;
             Value::from(text.to_lowercase())
@@ -239,6 +249,50 @@ fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Valu
         _ => return Ok(None),
     };
     Ok(Some(result))
+}
+
+/// `str.title`: a letter is upper case unless another one stands right before it.
+fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut within_word = false;
+    for c in text.chars() {
+        if within_word {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        within_word = c.is_alphabetic();
+    }
+    out
+}
+
+/// `int(value, base)`, then `int(float(value))`.
+pub(super) fn int(value: &Value, base: u32) -> Option<Value> {
+    if let Some(text) = value.as_str() {
+        let text = strip(text, None, Ends::Both);
+        if (2..=36).contains(&base) {
+            if let Ok(number) = i64::from_str_radix(text, base) {
+                return Some(Value::from(number));
+            }
+        }
+    } else if value.is_integer() {
+        return Some(value.clone());
+    }
+    let float = float(value)?.trunc();
+    // i64 holds every prompt's numbers; larger ones are not worth a big integer.
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    let number = (float.abs() < 9.2e18).then_some(float as i64)?;
+    Some(Value::from(number))
+}
+
+/// `float(value)`.
+pub(super) fn float(value: &Value) -> Option<f64> {
+    match value.kind() {
+        ValueKind::String => strip(value.as_str()?, None, Ends::Both).parse().ok(),
+        ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
+        ValueKind::Number => f64::try_from(value.clone()).ok(),
+        _ => None,
+    }
 }
 
 /// Longest text that filling up may make, characters.
@@ -314,11 +368,14 @@ fn split(text: &str, args: &[Value], from_right: bool) -> Result<Value, Error> {
 
 /// `str.splitlines`: every line boundary that Python knows.
 fn split_lines(text: &str, keep_ends: bool) -> Value {
-    let is_break = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let is_break = |c: char| {
+        matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    };
     let mut lines = Vec::new();
     let mut rest = text;
     while let Some(end) = rest.find(is_break) {
-        let width = if rest[end..].starts_with("\r\n") { 2 } else { rest[end..].chars().next().map_or(1, char::len_utf8) };
+        let width =
+            if rest[end..].starts_with("\r\n") { 2 } else { rest[end..].chars().next().map_or(1, char::len_utf8) };
         lines.push(Value::from(&rest[..if keep_ends { end + width } else { end }]));
         rest = &rest[end + width..];
     }

@@ -11,10 +11,22 @@ pub(super) const GENERATION_CLOSE: &str = "eyas_generation_close";
 
 /// jinja2's filters and tests that this build has not. What jinja2 does not know either fails when it is reached, as it does there.
 const UNSUPPORTED_FILTERS: &[&str] = &[
-    "center", "filesizeformat", "forceescape", "random", "striptags", "truncate", "urlencode", "urlize", "wordcount",
-    "wordwrap", "xmlattr",
+    "center",
+    "filesizeformat",
+    "forceescape",
+    "random",
+    "striptags",
+    "truncate",
+    "urlencode",
+    "urlize",
+    "wordcount",
+    "wordwrap",
+    "xmlattr",
 ];
 const UNSUPPORTED_TESTS: &[&str] = &["callable"];
+
+/// Stands for a string literal among the words of an expression.
+const STRING: &str = "''";
 
 /// A template with its tags located.
 struct Scanner<'t> {
@@ -36,13 +48,14 @@ pub(super) fn rewrite(origin: &str, text: &str) -> Result<String, TemplateError>
             Some(b'{') => {
                 let end = scanner.end_of_tag(start + 2, "}}");
                 scanner.check(start + 2..end)?;
-                end
+                copied = scanner.copy_strings(start + 2..end, copied, &mut out)?;
+                scanner.after(end)
             }
             Some(b'%') => {
                 let end = scanner.end_of_tag(start + 2, "%}");
                 let name = scanner.name_of_block(start + 2);
                 match &text[name.clone()] {
-                    "raw" => scanner.end_of_raw(end),
+                    "raw" => scanner.end_of_raw(scanner.after(end)),
                     keyword @ ("generation" | "endgeneration") => {
                         let opens = keyword == "generation";
                         if opens {
@@ -54,11 +67,12 @@ pub(super) fn rewrite(origin: &str, text: &str) -> Result<String, TemplateError>
                         // An included template prints its mark and takes part in white-space control like any other block.
                         out.push_str(if opens { "include '<generation>'" } else { "include '<endgeneration>'" });
                         copied = name.end;
-                        end
+                        scanner.after(end)
                     }
                     _ => {
                         scanner.check(name.end..end)?;
-                        end
+                        copied = scanner.copy_strings(name.end..end, copied, &mut out)?;
+                        scanner.after(end)
                     }
                 }
             }
@@ -81,13 +95,13 @@ pub(super) fn mark_templates() -> [(&'static str, String); 2] {
 }
 
 impl Scanner<'_> {
-    /// One past the closing delimiter; strings and brackets inside are skipped over.
+    /// Where the closing delimiter begins; strings and brackets inside are skipped over.
     fn end_of_tag(&self, from: usize, close: &str) -> usize {
         let mut depth = 0_usize;
         let mut at = from;
         while let Some(c) = self.text[at..].chars().next() {
             if depth == 0 && self.text[at..].starts_with(close) {
-                return at + close.len();
+                return at;
             }
             match c {
                 '\'' | '"' => {
@@ -101,6 +115,11 @@ impl Scanner<'_> {
             at += c.len_utf8();
         }
         self.text.len()
+    }
+
+    /// One past a closing delimiter of two bytes.
+    fn after(&self, delimiter: usize) -> usize {
+        (delimiter + 2).min(self.text.len())
     }
 
     fn end_of_string(&self, start: usize) -> usize {
@@ -131,14 +150,32 @@ impl Scanner<'_> {
         while let Some(found) = self.text[at..].find("{%") {
             let start = at + found;
             if &self.text[self.name_of_block(start + 2)] == "endraw" {
-                return self.end_of_tag(start + 2, "%}");
+                return self.after(self.end_of_tag(start + 2, "%}"));
             }
             at = start + 2;
         }
         self.text.len()
     }
 
-    /// Looks for filters, tests and methods that are missing.
+    /// Copies what was not copied yet, with the string literals of an expression spelt so that the engine reads them as Python does.
+    /// Returns how far it came.
+    fn copy_strings(&self, range: Range<usize>, mut copied: usize, out: &mut String) -> Result<usize, TemplateError> {
+        let mut at = range.start;
+        while let Some(found) = self.text.get(at..range.end).and_then(|rest| rest.find(['\'', '"'])) {
+            let start = at + found;
+            let end = self.end_of_string(start).min(range.end);
+            at = end;
+            let literal = &self.text[start..end];
+            if literal.contains('\\') && literal.len() >= 2 {
+                out.push_str(&self.text[copied..start]);
+                out.push_str(&string_literal(literal).map_err(|construct| self.unsupported(start, construct))?);
+                copied = end;
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Looks for filters, tests, methods and operators that are missing.
     fn check(&self, expression: Range<usize>) -> Result<(), TemplateError> {
         let words = self.words(expression);
         for (n, (at, word)) in words.iter().enumerate() {
@@ -149,18 +186,16 @@ impl Scanner<'_> {
                 "|" if UNSUPPORTED_FILTERS.contains(word) => "filter",
                 "." if after == "(" && UNSUPPORTED_METHODS.contains(word) => "method",
                 _ if is_test && UNSUPPORTED_TESTS.contains(word) => "test",
+                STRING if *word == "%" => "formatting a string with operator",
+                _ if *word == "varargs" => "macro variable",
                 _ => continue,
             };
-            return Err(TemplateError::Unsupported {
-                origin: self.origin.to_owned(),
-                line: self.line(*at),
-                construct: format!("{construct} `{word}`"),
-            });
+            return Err(self.unsupported(*at, format!("{construct} `{word}`")));
         }
         Ok(())
     }
 
-    /// Names and single signs of an expression, strings left out.
+    /// Names and single signs of an expression; every string literal is [`STRING`].
     fn words(&self, range: Range<usize>) -> Vec<(usize, &str)> {
         let mut words = Vec::new();
         let mut at = range.start;
@@ -168,8 +203,7 @@ impl Scanner<'_> {
             let is_name = |c: char| c.is_alphanumeric() || c == '_';
             if c == '\'' || c == '"' {
                 at = self.end_of_string(at);
-                // A string ends a word: `'a' is b` must not join with what stands before it.
-                words.push((at, ""));
+                words.push((at, STRING));
             } else if is_name(c) {
                 let rest = &self.text[at..range.end];
                 let len = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
@@ -189,7 +223,86 @@ impl Scanner<'_> {
         self.text[..at].matches('\n').count() + 1
     }
 
+    fn unsupported(&self, at: usize, construct: String) -> TemplateError {
+        TemplateError::Unsupported { origin: self.origin.to_owned(), line: self.line(at), construct }
+    }
+
     fn syntax(&self, at: usize, message: &str) -> TemplateError {
         TemplateError::Syntax { origin: self.origin.to_owned(), line: self.line(at), message: message.to_owned() }
     }
+}
+
+/// A string literal as Python reads it, spelt again with the few escapes that Python and the engine share. The error names an escape that
+/// is not supported. Raw line breaks stay, so that lines keep their numbers.
+fn string_literal(literal: &str) -> Result<String, String> {
+    let quote = &literal[..1];
+    let body = literal[1..].strip_suffix(quote).unwrap_or(&literal[1..]);
+    let mut out = quote.to_owned();
+    let mut chars = body.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let rest = chars.as_str();
+        let number = |digits: usize, radix: u32| -> Option<char> {
+            let digits = rest.get(..digits)?;
+            u32::from_str_radix(digits, radix).ok().and_then(char::from_u32)
+        };
+        let (decoded, width) = match rest.chars().next() {
+            Some('\n') => {
+                // A line break that Python leaves out: the engine would keep it, and a line would be lost without it.
+                return Err("a string literal that goes on after a backslash at the end of a line".to_owned());
+            }
+            Some(c @ ('\\' | '\'' | '"')) => (c, 1),
+            Some('a') => ('\u{7}', 1),
+            Some('b') => ('\u{8}', 1),
+            Some('f') => ('\u{c}', 1),
+            Some('n') => ('\n', 1),
+            Some('r') => ('\r', 1),
+            Some('t') => ('\t', 1),
+            Some('v') => ('\u{b}', 1),
+            Some('N') => return Err("escape `\\N{…}` in a string".to_owned()),
+            Some('x') => (number_after_letter(rest, 2)?, 3),
+            Some('u') => match surrogate_pair(rest) {
+                Some(c) => (c, 11),
+                None => (number_after_letter(rest, 4)?, 5),
+            },
+            Some('U') => (number_after_letter(rest, 8)?, 9),
+            Some('0'..='7') => {
+                let digits = rest.bytes().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
+                (number(digits, 8).unwrap_or_default(), digits)
+            }
+            // Python keeps the backslash of an escape that it does not know.
+            _ => ('\\', 0),
+        };
+        match decoded {
+            '\n' => out.push_str("\\n"),
+            '\\' => out.push_str("\\\\"),
+            c if quote.contains(c) => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+        chars = rest[width..].chars();
+    }
+    out.push_str(quote);
+    Ok(out)
+}
+
+/// The character of `xHH`, `uHHHH` or `UHHHHHHHH`.
+fn number_after_letter(escape: &str, digits: usize) -> Result<char, String> {
+    let number = escape.get(1..=digits).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    number.and_then(char::from_u32).ok_or_else(|| {
+        let shown: String = escape.chars().take(digits + 1).collect();
+        format!("escape `\\{shown}` in a string")
+    })
+}
+
+/// The character of `uD83D\uDE00`, which jinja2 reads as two halves that a later encoding joins.
+fn surrogate_pair(escape: &str) -> Option<char> {
+    let half = |from: usize| u16::from_str_radix(escape.get(from..from + 4)?, 16).ok();
+    let halves = [half(1)?, escape.get(5..7).filter(|next| *next == "\\u").and(half(7))?];
+    char::decode_utf16(halves).next()?.ok().filter(|c| c.len_utf16() == 2)
 }

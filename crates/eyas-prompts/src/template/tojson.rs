@@ -132,7 +132,7 @@ impl Style {
                 '\u{8}' => out.push_str("\\b"),
                 '\u{c}' => out.push_str("\\f"),
                 c if c < ' ' => push_escape(out, c),
-                c if self.ensure_ascii && !c.is_ascii() => push_escape(out, c),
+                c if self.ensure_ascii && c > '~' => push_escape(out, c),
                 c => out.push(c),
             }
         }
