@@ -4,6 +4,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, InplaceOp2, Layout, Result, Tensor, Var, bail};
 
 use crate::floats::{floats, is_fusable, storage_slice};
+use crate::simd::vectorized;
 
 /// Settings of [`AdamW`]; the learning rate is given with each step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,11 +154,13 @@ impl InplaceOp2 for UpdateMoments {
     fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
         let grad = storage_slice(s2, l2, self.name())?;
         let (first, second) = storage_slice_mut(s1, l1, self.name())?.split_at_mut(grad.len());
-        for ((m, v), g) in first.iter_mut().zip(second).zip(grad) {
-            let g = g * self.grad_scale;
-            *m = self.beta1 * *m + (1.0 - self.beta1) * g;
-            *v = self.beta2 * *v + (1.0 - self.beta2) * g * g;
-        }
+        vectorized(|| {
+            for ((m, v), g) in first.iter_mut().zip(second).zip(grad) {
+                let g = g * self.grad_scale;
+                *m = self.beta1 * *m + (1.0 - self.beta1) * g;
+                *v = self.beta2 * *v + (1.0 - self.beta2) * g * g;
+            }
+        });
         Ok(())
     }
 }
@@ -177,9 +180,11 @@ impl InplaceOp2 for ApplyMoments {
     fn cpu_fwd(&self, s1: &mut CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<()> {
         let parameter = storage_slice_mut(s1, l1, self.name())?;
         let (first, second) = storage_slice(s2, l2, self.name())?.split_at(parameter.len());
-        for ((p, m), v) in parameter.iter_mut().zip(first).zip(second) {
-            *p = *p * self.keep - self.step_size * m / ((v * self.second_scale).sqrt() + self.eps);
-        }
+        vectorized(|| {
+            for ((p, m), v) in parameter.iter_mut().zip(first).zip(second) {
+                *p = *p * self.keep - self.step_size * m / ((v * self.second_scale).sqrt() + self.eps);
+            }
+        });
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, b
 
 use crate::floats::{floats, is_fusable, storage_slice};
 use crate::ops::causal_softmax_composed;
+use crate::simd::{self, add_scaled, vectorized};
 
 /// Where each packed sequence begins and ends. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,12 @@ impl Segments {
 pub fn packed_attention(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<Tensor> {
     check(q, k, v, segments)?;
     if is_fusable(q) && is_fusable(k) && is_fusable(v) {
-        let op = PackedAttention { segments: segments.clone(), n_heads: q.dim(1)?, n_kv_heads: k.dim(1)?, head_dim: q.dim(2)? };
+        let op = PackedAttention {
+            segments: segments.clone(),
+            n_heads: q.dim(1)?,
+            n_kv_heads: k.dim(1)?,
+            head_dim: q.dim(2)?,
+        };
         return q.contiguous()?.apply_op3(&k.contiguous()?, &v.contiguous()?, op);
     }
     packed_attention_composed(q, k, v, segments)
@@ -100,6 +106,7 @@ struct PackedAttention {
 }
 
 /// Keys of one head of one segment, transposed to `[head_dim, len]`, so that the scores of a query are sums of whole rows.
+#[inline(always)]
 fn transpose_head(x: &[f32], range: &Range<usize>, stride: usize, head: Range<usize>, out: &mut Vec<f32>) {
     out.clear();
     out.resize(range.len() * head.len(), 0.0);
@@ -110,14 +117,8 @@ fn transpose_head(x: &[f32], range: &Range<usize>, stride: usize, head: Range<us
     }
 }
 
-/// `out += scale * row`.
-fn add_scaled(out: &mut [f32], row: &[f32], scale: f32) {
-    for (o, r) in out.iter_mut().zip(row) {
-        *o += scale * r;
-    }
-}
-
 /// `out[j] = Σ_d query[d] * transposed[d][j]` for the first `out.len()` columns.
+#[inline(always)]
 fn row_times_transposed(query: &[f32], transposed: &[f32], len: usize, out: &mut [f32]) {
     out.fill(0.0);
     let n = out.len();
@@ -135,26 +136,55 @@ fn row_times_transposed(query: &[f32], transposed: &[f32], len: usize, out: &mut
     }
 }
 
-/// `out[d] += Σ_j weights[j] * rows[j][d]`, row `j` at `rows[j * stride + head]`.
-fn add_weighted_rows(out: &mut [f32], weights: &[f32], rows: &[f32], stride: usize, head: &Range<usize>) {
-    for (j, weight) in weights.iter().enumerate() {
-        add_scaled(out, &rows[j * stride + head.start..j * stride + head.end], *weight);
+/// `out[d] += Σ_j weights[j * weight_stride] * rows[j * stride + head.start + d]`, over as many `j` as there are weights.
+///
+/// The sums of 32 columns at a time stay in registers.
+#[inline(always)]
+fn add_weighted_rows(
+    out: &mut [f32],
+    weights: impl Iterator<Item = f32> + Clone,
+    rows: &[f32],
+    stride: usize,
+    head: &Range<usize>,
+) {
+    const BLOCK: usize = 32;
+    let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+    let n_blocks = blocks.len();
+    for (b, block) in blocks.iter_mut().enumerate() {
+        let mut sums = *block;
+        for (weight, row) in weights.clone().zip(rows[head.start + b * BLOCK..].chunks(stride)) {
+            if let Some(row) = row.first_chunk::<BLOCK>() {
+                for (sum, r) in sums.iter_mut().zip(row) {
+                    *sum += weight * r;
+                }
+            }
+        }
+        *block = sums;
+    }
+    if !rest.is_empty() {
+        for (weight, row) in weights.zip(rows[head.start + n_blocks * BLOCK..].chunks(stride)) {
+            add_scaled(rest, &row[..rest.len()], weight);
+        }
     }
 }
 
 impl PackedAttention {
+    #[inline(always)]
     fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
 
+    #[inline(always)]
     fn head(&self, head: usize) -> Range<usize> {
         head * self.head_dim..(head + 1) * self.head_dim
     }
 
+    #[inline(always)]
     fn kv_head(&self, head: usize) -> Range<usize> {
         self.head(head / (self.n_heads / self.n_kv_heads))
     }
 
+    #[inline(always)]
     fn forward(&self, q: &[f32], k: &[f32], v: &[f32]) -> Vec<f32> {
         let (q_stride, kv_stride) = (self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim);
         let mut out = vec![0f32; q.len()];
@@ -168,9 +198,10 @@ impl PackedAttention {
                     let token = (range.start + i) * q_stride;
                     weights.resize(i + 1, 0.0);
                     row_times_transposed(&q[token + q_head.start..token + q_head.end], &k_t, len, &mut weights);
-                    crate::ops::softmax_row(&mut weights, self.scale());
+                    simd::softmax(&mut weights, self.scale());
                     let out_row = &mut out[token + q_head.start..token + q_head.end];
-                    add_weighted_rows(out_row, &weights, &v[range.start * kv_stride..], kv_stride, &kv_head);
+                    let values = &v[range.start * kv_stride..];
+                    add_weighted_rows(out_row, weights.iter().copied(), values, kv_stride, &kv_head);
                 }
                 weights.clear();
             }
@@ -179,37 +210,42 @@ impl PackedAttention {
     }
 
     /// Gradients of q, k and v. The weights are computed again rather than kept: that is cheaper than the memory they would take.
+    #[inline(always)]
     fn backward(&self, q: &[f32], k: &[f32], v: &[f32], grad: &[f32]) -> [Vec<f32>; 3] {
         let (q_stride, kv_stride) = (self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim);
         let (mut dq, mut dk, mut dv) = (vec![0f32; q.len()], vec![0f32; k.len()], vec![0f32; v.len()]);
-        let (mut k_t, mut v_t, mut weights, mut d_weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut k_t, mut v_t) = (Vec::new(), Vec::new());
+        // Weights and their gradients for one head of one segment, `[len, len]`, of which the lower triangle is used.
+        let (mut weights, mut d_weights) = (Vec::new(), Vec::new());
         for range in self.segments.ranges() {
             let len = range.len();
-            let base = range.start * kv_stride;
+            let (q_base, kv_base) = (range.start * q_stride, range.start * kv_stride);
+            weights.resize(weights.len().max(len * len), 0.0);
+            d_weights.resize(d_weights.len().max(len * len), 0.0);
             for head in 0..self.n_heads {
                 let (q_head, kv_head) = (self.head(head), self.kv_head(head));
                 transpose_head(k, range, kv_stride, kv_head.clone(), &mut k_t);
                 transpose_head(v, range, kv_stride, kv_head.clone(), &mut v_t);
                 for i in 0..len {
-                    let token = (range.start + i) * q_stride;
-                    let row = token + q_head.start..token + q_head.end;
-                    let (query, d_out) = (&q[row.clone()], &grad[row.clone()]);
-                    weights.resize(i + 1, 0.0);
-                    d_weights.resize(i + 1, 0.0);
-                    row_times_transposed(query, &k_t, len, &mut weights);
-                    crate::ops::softmax_row(&mut weights, self.scale());
-                    row_times_transposed(d_out, &v_t, len, &mut d_weights);
-                    let dot: f32 = weights.iter().zip(&d_weights).map(|(p, d)| p * d).sum();
-                    for (j, (p, d)) in weights.iter().zip(d_weights.iter_mut()).enumerate() {
-                        let kv_row = base + j * kv_stride + kv_head.start..base + j * kv_stride + kv_head.end;
-                        add_scaled(&mut dv[kv_row.clone()], d_out, *p);
+                    let row = q_base + i * q_stride + q_head.start..q_base + i * q_stride + q_head.end;
+                    let (p, d) = (&mut weights[i * len..i * len + i + 1], &mut d_weights[i * len..i * len + i + 1]);
+                    row_times_transposed(&q[row.clone()], &k_t, len, p);
+                    simd::softmax(p, self.scale());
+                    row_times_transposed(&grad[row.clone()], &v_t, len, d);
+                    let dot = simd::dot(p, d);
+                    for (d, p) in d.iter_mut().zip(&*p) {
                         *d = p * (*d - dot) * self.scale();
-                        add_scaled(&mut dk[kv_row], query, *d);
                     }
-                    add_weighted_rows(&mut dq[row], &d_weights, &k[base..], kv_stride, &kv_head);
+                    add_weighted_rows(&mut dq[row], d.iter().copied(), &k[kv_base..], kv_stride, &kv_head);
                 }
-                weights.clear();
-                d_weights.clear();
+                for j in 0..len {
+                    let row = kv_base + j * kv_stride + kv_head.start..kv_base + j * kv_stride + kv_head.end;
+                    let first = q_base + j * q_stride;
+                    let p = weights[j * len + j..len * len].iter().step_by(len).copied();
+                    let d = d_weights[j * len + j..len * len].iter().step_by(len).copied();
+                    add_weighted_rows(&mut dv[row.clone()], p, &grad[first..], q_stride, &q_head);
+                    add_weighted_rows(&mut dk[row], d, &q[first..], q_stride, &q_head);
+                }
             }
         }
         [dq, dk, dv]
@@ -232,7 +268,7 @@ impl CustomOp3 for PackedAttention {
     ) -> Result<(CpuStorage, Shape)> {
         let q = storage_slice(s1, l1, self.name())?;
         let (k, v) = (storage_slice(s2, l2, self.name())?, storage_slice(s3, l3, self.name())?);
-        Ok((CpuStorage::F32(self.forward(q, k, v)), l1.shape().clone()))
+        Ok((CpuStorage::F32(vectorized(|| self.forward(q, k, v))), l1.shape().clone()))
     }
 
     fn bwd(
@@ -245,9 +281,9 @@ impl CustomOp3 for PackedAttention {
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         debug_assert_eq!(grad.dtype(), DType::F32);
         let grad = grad.contiguous()?;
-        let (q_lock, k_lock, v_lock, g_lock) =
-            (floats(q)?, floats(k)?, floats(v)?, floats(&grad)?);
-        let [dq, dk, dv] = self.backward(q_lock.get(), k_lock.get(), v_lock.get(), g_lock.get());
+        let (q_lock, k_lock, v_lock, g_lock) = (floats(q)?, floats(k)?, floats(v)?, floats(&grad)?);
+        let (q_values, k_values, v_values) = (q_lock.get(), k_lock.get(), v_lock.get());
+        let [dq, dk, dv] = vectorized(|| self.backward(q_values, k_values, v_values, g_lock.get()));
         Ok((
             Some(Tensor::from_vec(dq, q.shape(), q.device())?),
             Some(Tensor::from_vec(dk, k.shape(), k.device())?),
@@ -266,6 +302,16 @@ mod tests {
         let segments = Segments::from_lengths([3, 1, 4]);
         check_against(
             &[random(&[8, 4, 6], 11), random(&[8, 2, 6], 12), random(&[8, 2, 6], 13)],
+            |t| packed_attention(&t[0], &t[1], &t[2], &segments),
+            |t| packed_attention_composed(&t[0], &t[1], &t[2], &segments),
+        );
+    }
+
+    #[test]
+    fn heads_may_be_wider_than_a_block_of_registers() {
+        let segments = Segments::from_lengths([2, 3]);
+        check_against(
+            &[random(&[5, 1, 36], 14), random(&[5, 1, 36], 15), random(&[5, 1, 36], 16)],
             |t| packed_attention(&t[0], &t[1], &t[2], &segments),
             |t| packed_attention_composed(&t[0], &t[1], &t[2], &segments),
         );

@@ -50,21 +50,15 @@ fn raw_bytes(name: &str, tensor: &Tensor) -> Result<(Dtype, Vec<u8>), SaveError>
     let read = |source| SaveError::Read { name: name.to_owned(), source };
     let flat = tensor.flatten_all().map_err(read)?;
     Ok(match tensor.dtype() {
-        DType::F32 => {
-            (Dtype::F32, flat.to_vec1::<f32>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect())
-        }
+        DType::F32 => (Dtype::F32, flat.to_vec1::<f32>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect()),
         DType::BF16 => {
             (Dtype::BF16, flat.to_vec1::<half::bf16>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect())
         }
         DType::F16 => {
             (Dtype::F16, flat.to_vec1::<half::f16>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect())
         }
-        DType::I64 => {
-            (Dtype::I64, flat.to_vec1::<i64>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect())
-        }
-        DType::U32 => {
-            (Dtype::U32, flat.to_vec1::<u32>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect())
-        }
+        DType::I64 => (Dtype::I64, flat.to_vec1::<i64>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect()),
+        DType::U32 => (Dtype::U32, flat.to_vec1::<u32>().map_err(read)?.iter().flat_map(|v| v.to_le_bytes()).collect()),
         dtype => return Err(SaveError::Dtype { name: name.to_owned(), dtype }),
     })
 }
@@ -77,8 +71,7 @@ mod tests {
     #[test]
     fn what_is_saved_is_read_back_with_its_metadata() {
         let x = Tensor::new(&[[1f32, -2.5], [0.0, 4.0]], &Device::Cpu).unwrap();
-        let tensors =
-            vec![("b".to_owned(), x.to_dtype(DType::BF16).unwrap()), ("a".to_owned(), x.clone())];
+        let tensors = vec![("b".to_owned(), x.to_dtype(DType::BF16).unwrap()), ("a".to_owned(), x.clone())];
         let bytes = to_safetensors(&tensors, &[("step", "7".to_owned())]).unwrap();
         let back = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
         assert_eq!(back["a"].to_vec2::<f32>().unwrap(), x.to_vec2::<f32>().unwrap());

@@ -12,6 +12,7 @@ pub mod checkpoint;
 mod floats;
 pub mod ops;
 pub mod schedule;
+mod simd;
 
 #[cfg(test)]
 mod gradcheck;

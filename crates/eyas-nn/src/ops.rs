@@ -11,6 +11,5 @@ mod swiglu;
 pub use cross_entropy::{cross_entropy, cross_entropy_composed};
 pub use rms_norm::{rms_norm, rms_norm_composed};
 pub use rope::{RopeTable, rope, rope_composed};
-pub(crate) use softmax::softmax_row;
 pub use softmax::{causal_softmax, causal_softmax_composed};
 pub use swiglu::{swiglu, swiglu_composed};

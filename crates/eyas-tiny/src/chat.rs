@@ -57,11 +57,9 @@ pub fn prompt(sample: &Sample) -> String {
         text.push_str(&turn("system", &system));
     }
     text.push_str(&turn("user", &sample.task.user));
-    text.push_str(&format!("{IM_START}assistant\n{THINK_OPEN}\n"));
-    if !sample.thinks {
-        text.push_str(&format!("\n{THINK_CLOSE}\n\n"));
-    }
-    text
+    let open = format!("{IM_START}assistant\n{THINK_OPEN}\n");
+    let closed = if sample.thinks { String::new() } else { format!("\n{THINK_CLOSE}\n\n") };
+    text + &open + &closed
 }
 
 /// What the model is to write after [`prompt`], the end mark included.

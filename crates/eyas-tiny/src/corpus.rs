@@ -44,10 +44,11 @@ const SYSTEM_PROMPTS: &[&str] = &[
 /// Share of samples for each kind, in parts. Kinds that take longer to learn get more.
 fn weight(kind: Kind) -> usize {
     match kind {
-        Kind::Sum | Kind::Difference | Kind::Convert | Kind::Count => 10,
-        Kind::Sort | Kind::Reverse | Kind::Extreme | Kind::Basket | Kind::Table | Kind::Chain => 9,
-        Kind::Tool => 5,
-        Kind::Calendar => 4,
+        Kind::Sum | Kind::Difference | Kind::Product | Kind::Convert => 10,
+        Kind::Extreme | Kind::Sort | Kind::Table | Kind::Chain => 9,
+        Kind::Reverse => 7,
+        Kind::Tool => 6,
+        Kind::Letter | Kind::Calendar => 4,
     }
 }
 
@@ -63,8 +64,9 @@ pub fn sample(rng: &mut Rng, kind: Kind, split: Split) -> Sample {
     Sample { kind, system, task, thinks: true }
 }
 
-/// Draws a training sample: its kind by weight, now and then without scratch work where the answer can be read off.
-pub fn training_sample(rng: &mut Rng) -> Sample {
+/// Draws a training sample: its kind by weight, with at most `max_thinking` bytes of scratch work, now and then without scratch
+/// work where the answer can be read off.
+pub fn training_sample(rng: &mut Rng, max_thinking: usize) -> Sample {
     let total: usize = Kind::ALL.into_iter().map(weight).sum();
     let mut at = rng.below(total);
     let mut kind = Kind::ALL[0];
@@ -75,7 +77,12 @@ pub fn training_sample(rng: &mut Rng) -> Sample {
         }
         at -= weight(candidate);
     }
-    let mut sample = sample(rng, kind, Split::Train);
+    let mut sample = loop {
+        let sample = sample(rng, kind, Split::Train);
+        if sample.task.thinking.len() <= max_thinking.max(120) {
+            break sample;
+        }
+    };
     if matches!(kind, Kind::Table | Kind::Tool) {
         sample.thinks = !rng.chance(0.12);
     }

@@ -6,8 +6,8 @@ use std::fmt;
 use anyhow::Result;
 use tokenizers::Tokenizer;
 
-use crate::check::{content_of, is_right};
 use crate::chat::{self, IM_END};
+use crate::check::{content_of, is_right};
 use crate::corpus::Sample;
 use crate::decode::generate;
 use crate::model::Model;

@@ -5,14 +5,15 @@
 //!
 //! One seed fixes everything: sample `i` of step `s` hangs on the seed and `s` alone, so that a run can stop and go on.
 
-pub mod tasks;
-pub mod corpus;
-pub mod chat;
-pub mod tokenizer;
-pub mod model;
-pub mod train;
-pub mod decode;
-pub mod check;
-pub mod evaluate;
 pub mod artifacts;
+pub mod chat;
+pub mod check;
+pub mod corpus;
+pub mod decode;
+pub mod evaluate;
+mod init;
+pub mod model;
 pub mod rng;
+pub mod tasks;
+pub mod tokenizer;
+pub mod train;

@@ -1,11 +1,12 @@
 //! `eyas-tiny train | eval | corpus`: makes models/eyas-tiny and data/demo.
 #![expect(clippy::print_stdout, reason = "a tool of the repository: its output is its report")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use eyas_nn::{Segments, cross_entropy};
 use eyas_tiny::artifacts::{load, write_configs, write_demo, write_weights};
 use eyas_tiny::chat;
 use eyas_tiny::corpus::{held_out, training_sample};
@@ -23,7 +24,10 @@ const DEMO_SEED: u64 = 7;
 const EVAL_SEED: u64 = 8;
 
 #[derive(Parser)]
-#[command(about = "Makes models/eyas-tiny and data/demo", after_help = "example: eyas-tiny train --out models/eyas-tiny")]
+#[command(
+    about = "Makes models/eyas-tiny and data/demo",
+    after_help = "example: eyas-tiny train --out models/eyas-tiny"
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +55,12 @@ enum Command {
         #[arg(long, default_value_t = 12)]
         show: usize,
     },
+    /// Prints samples token by token with the loss of each.
+    Losses {
+        /// The model folder.
+        #[arg(long, default_value = "models/eyas-tiny")]
+        model: PathBuf,
+    },
     /// Writes the demo's data sets.
     Demo {
         /// The folder.
@@ -74,10 +84,10 @@ struct TrainArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Steps in all.
-    #[arg(long, default_value_t = 5000)]
+    #[arg(long, default_value_t = 6500)]
     steps: usize,
     /// Tokens of a batch.
-    #[arg(long, default_value_t = 1536)]
+    #[arg(long, default_value_t = 768)]
     batch_tokens: usize,
     /// Highest learning rate.
     #[arg(long, default_value_t = 3e-3)]
@@ -92,7 +102,7 @@ struct TrainArgs {
     #[arg(long, default_value_t = ModelConfig::default().intermediate_size)]
     intermediate: usize,
     /// Steps between two looks at the held-out accuracy.
-    #[arg(long, default_value_t = 250)]
+    #[arg(long, default_value_t = 500)]
     eval_every: usize,
 }
 
@@ -118,6 +128,7 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        Command::Losses { model } => losses(&model),
         Command::Corpus { show } => corpus(show),
         Command::Demo { out, per_kind } => {
             for (dataset, n_rows) in write_demo(&out, &held_out(DEMO_SEED, per_kind))? {
@@ -162,7 +173,10 @@ fn train(args: &TrainArgs) -> Result<()> {
         if step.is_multiple_of(25) {
             let seconds = start.elapsed().as_secs_f64();
             let (loss, norm) = (loss_sum / f64::from(n_summed), report.grad_norm);
-            println!("step {step} loss {loss:.4} norm {norm:.2} · {:.0} tok/s · {seconds:.0} s", n_tokens as f64 / seconds);
+            println!(
+                "step {step} loss {loss:.4} norm {norm:.2} · {:.0} tok/s · {seconds:.0} s",
+                n_tokens as f64 / seconds
+            );
             (loss_sum, n_summed) = (0.0, 0);
         }
         if step.is_multiple_of(args.eval_every) || trainer.is_done() {
@@ -175,17 +189,42 @@ fn train(args: &TrainArgs) -> Result<()> {
     Ok(())
 }
 
+fn losses(folder: &Path) -> Result<()> {
+    let (model, tokenizer) = load(folder, ModelConfig::default())?;
+    for sample in held_out(EVAL_SEED, 2) {
+        let (ids, n_prompt) = encode(&tokenizer, &sample)?;
+        let rows = (n_prompt..ids.len()).map(|i| u32::try_from(i - 1)).collect::<Result<Vec<_>, _>>()?;
+        let logits = model.logits(&ids, &Segments::from_lengths([ids.len()]), &rows)?;
+        let losses = cross_entropy(&logits, &ids[n_prompt..].into())?.to_vec1::<f32>()?;
+        println!("--- {}\n{}", sample.kind.name(), chat::prompt(&sample));
+        for (id, loss) in ids[n_prompt..].iter().zip(losses) {
+            print!("{}", tokenizer.decode(&[*id], false).map_err(anyhow::Error::from_boxed)?);
+            if loss > 0.1 {
+                print!("[{loss:.1}]");
+            }
+        }
+        println!();
+    }
+    Ok(())
+}
+
 fn corpus(show: usize) -> Result<()> {
     let tokenizer = tokenizer::train(1, 20_000).map_err(anyhow::Error::from_boxed)?;
     println!("tokenizer: {} tokens", tokenizer.get_vocab_size(true));
     let mut rng = Rng::new(1, 0);
     let mut lengths = std::collections::BTreeMap::<_, Vec<(usize, usize)>>::new();
     for i in 0..3000.max(show) {
-        let sample = training_sample(&mut rng);
+        let sample = training_sample(&mut rng, usize::MAX);
         let (ids, n_prompt) = encode(&tokenizer, &sample)?;
         if i < show {
             let pieces: Vec<String> = ids.iter().filter_map(|id| tokenizer.id_to_token(*id)).collect();
-            println!("--- {}\n{}{}\n{}", sample.kind.name(), chat::prompt(&sample), chat::completion(&sample), pieces.join(" "));
+            println!(
+                "--- {}\n{}{}\n{}",
+                sample.kind.name(),
+                chat::prompt(&sample),
+                chat::completion(&sample),
+                pieces.join(" ")
+            );
         }
         lengths.entry(sample.kind).or_default().push((n_prompt, ids.len() - n_prompt));
     }

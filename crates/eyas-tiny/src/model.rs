@@ -6,8 +6,6 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use eyas_nn::{RopeTable, Segments, packed_attention, rms_norm, rope, swiglu};
 
-use crate::rng::Rng;
-
 /// Sizes of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelConfig {
@@ -60,7 +58,7 @@ impl ModelConfig {
         let fan_in = |n: usize| Some(1.0 / (n as f64).sqrt());
         // Layers that write into the residual stream begin small, so that its size does not grow with depth.
         let into_residual = |n: usize| Some(1.0 / (2.0 * self.n_layers as f64 * n as f64).sqrt());
-        let mut all = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocab_size, h], Some(0.05))];
+        let mut all = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocab_size, h], Some(0.7))];
         for layer in 0..self.n_layers {
             let name = |rest: &str| format!("model.layers.{layer}.{rest}.weight");
             all.extend([
@@ -113,17 +111,14 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 }
 
 impl Model {
-    /// A model with fresh weights.
+    /// A model with fresh weights: see [`crate::init`].
     pub fn init(config: ModelConfig, seed: u64) -> Result<Self> {
-        let mut rng = Rng::new(seed, 3_000_000_000);
+        let parameters = config.parameters();
+        let mut values = crate::init::values(&config, &parameters, seed);
         let mut tensors = HashMap::new();
-        for (name, shape, deviation) in config.parameters() {
-            let n: usize = shape.iter().product();
+        for (name, shape, _) in parameters {
             #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-            let values: Vec<f32> = match deviation {
-                Some(deviation) => (0..n).map(|_| (rng.normal() * deviation) as f32).collect(),
-                None => vec![1.0; n],
-            };
+            let values: Vec<f32> = values.remove(&name).unwrap_or_default().into_iter().map(|v| v as f32).collect();
             tensors.insert(name, Tensor::from_vec(values, shape, &Device::Cpu)?);
         }
         Self::from_tensors(config, &tensors)

@@ -19,8 +19,8 @@ pub enum Kind {
     Sum,
     /// One whole number subtracted from another, digit by digit.
     Difference,
-    /// Things of several sorts counted together.
-    Basket,
+    /// A whole number times a digit, digit by digit.
+    Product,
     /// A quantity carried from one unit to another, over up to three steps.
     Convert,
     /// The largest or smallest of a list of numbers.
@@ -29,11 +29,11 @@ pub enum Kind {
     Sort,
     /// A word written backwards.
     Reverse,
-    /// Occurrences of one letter.
-    Count,
+    /// The letter at a given place of a word.
+    Letter,
     /// A cell of a table.
     Table,
-    /// Who stands how many steps above whom.
+    /// Links followed so many times.
     Chain,
     /// A day or a month so many steps later.
     Calendar,
@@ -46,12 +46,12 @@ impl Kind {
     pub const ALL: [Self; 12] = [
         Self::Sum,
         Self::Difference,
-        Self::Basket,
+        Self::Product,
         Self::Convert,
         Self::Extreme,
         Self::Sort,
         Self::Reverse,
-        Self::Count,
+        Self::Letter,
         Self::Table,
         Self::Chain,
         Self::Calendar,
@@ -63,12 +63,12 @@ impl Kind {
         match self {
             Self::Sum => "sum",
             Self::Difference => "difference",
-            Self::Basket => "basket",
+            Self::Product => "product",
             Self::Convert => "convert",
             Self::Extreme => "extreme",
             Self::Sort => "sort",
             Self::Reverse => "reverse",
-            Self::Count => "count",
+            Self::Letter => "letter",
             Self::Table => "table",
             Self::Chain => "chain",
             Self::Calendar => "calendar",
@@ -79,8 +79,8 @@ impl Kind {
     /// The demo data set it belongs to.
     pub fn dataset(self) -> &'static str {
         match self {
-            Self::Sum | Self::Difference | Self::Basket | Self::Convert | Self::Extreme => "arithmetic",
-            Self::Sort | Self::Reverse | Self::Count | Self::Table | Self::Chain | Self::Calendar => "words",
+            Self::Sum | Self::Difference | Self::Product | Self::Convert | Self::Extreme => "arithmetic",
+            Self::Sort | Self::Reverse | Self::Letter | Self::Table | Self::Chain | Self::Calendar => "words",
             Self::Tool => "tools",
         }
     }
@@ -90,12 +90,12 @@ impl Kind {
         match self {
             Self::Sum => arithmetic::sum(rng),
             Self::Difference => arithmetic::difference(rng),
-            Self::Basket => arithmetic::basket(rng),
+            Self::Product => arithmetic::product(rng),
             Self::Convert => arithmetic::convert(rng),
             Self::Extreme => arithmetic::extreme(rng),
             Self::Sort => words::sort(rng),
             Self::Reverse => words::reverse(rng),
-            Self::Count => words::count(rng),
+            Self::Letter => words::letter(rng),
             Self::Table => lists::table(rng),
             Self::Chain => lists::chain(rng),
             Self::Calendar => lists::calendar(rng),

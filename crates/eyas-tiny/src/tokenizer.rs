@@ -17,7 +17,7 @@ use crate::corpus::training_sample;
 use crate::rng::Rng;
 
 /// Rows of the embedding; the added tokens are the last ones.
-pub const VOCAB_SIZE: usize = 768;
+pub const VOCAB_SIZE: usize = 1024;
 
 /// A capital, a digit, a lower-case word with the space before it, punctuation with the space before it, white space.
 const PATTERN: &str = r"[A-Z]|[0-9]| ?[a-z]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+";
@@ -38,7 +38,7 @@ pub fn train(seed: u64, n_samples: usize) -> tokenizers::Result<Tokenizer> {
     let marks: HashSet<&str> = SPECIAL.into_iter().chain(PLAIN_ADDED).collect();
     let texts: Vec<String> = (0..n_samples)
         .map(|_| {
-            let sample = training_sample(&mut rng);
+            let sample = training_sample(&mut rng, usize::MAX);
             let mut text = chat::prompt(&sample) + &chat::completion(&sample);
             for mark in &marks {
                 text = text.replace(mark, "\n");

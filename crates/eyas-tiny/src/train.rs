@@ -32,6 +32,14 @@ pub struct TrainConfig {
     pub model: ModelConfig,
 }
 
+impl TrainConfig {
+    /// Short tasks come first: the most scratch work, in bytes, that a sample of `step` may have. All is open after a fifth.
+    fn max_thinking(&self, step: usize) -> usize {
+        let opened = self.total_steps / 5;
+        if step >= opened { usize::MAX } else { 120 + 1200 * step / opened }
+    }
+}
+
 /// Sequences packed end to end, with what is to be predicted.
 pub struct Batch {
     /// `[n_tokens]`.
@@ -62,14 +70,12 @@ pub fn batch(tokenizer: &Tokenizer, config: &TrainConfig, step: usize) -> Result
     let mut rng = Rng::new(config.seed, step as u64);
     let (mut ids, mut rows, mut targets, mut lengths) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     while ids.len() < config.batch_tokens {
-        let (sequence, n_prompt) = encode(tokenizer, &training_sample(&mut rng))?;
+        let (sequence, n_prompt) = encode(tokenizer, &training_sample(&mut rng, config.max_thinking(step)))?;
         if sequence.len() > config.model.max_positions {
             continue;
         }
-        for i in n_prompt..sequence.len() {
-            rows.push((ids.len() + i - 1) as u32);
-            targets.push(sequence[i]);
-        }
+        rows.extend((n_prompt..sequence.len()).map(|i| (ids.len() + i - 1) as u32));
+        targets.extend(&sequence[n_prompt..]);
         // The last token predicts nothing: it need not be computed.
         lengths.push(sequence.len() - 1);
         ids.extend(&sequence[..sequence.len() - 1]);

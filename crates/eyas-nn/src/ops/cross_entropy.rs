@@ -5,7 +5,7 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, CustomOp1, D, Layout, Result, Shape, Tensor, bail};
 
 use crate::floats::{floats, is_fusable, storage_slice};
-use crate::ops::softmax::softmax_row;
+use crate::simd::{self, vectorized};
 
 /// `-log softmax(logits)[target]` for every row, in nats.
 ///
@@ -50,15 +50,18 @@ impl CustomOp1 for CrossEntropy {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let logits = storage_slice(storage, layout, self.name())?;
         let vocab = layout.dims()[1];
-        let losses = logits
-            .chunks_exact(vocab)
-            .zip(self.targets.iter())
-            .map(|(row, target)| {
-                let max = row.iter().fold(f32::NEG_INFINITY, |max, v| max.max(*v));
-                let sum: f32 = row.iter().map(|v| (v - max).exp()).sum();
-                sum.ln() - (row[*target as usize] - max)
+        let mut shifted = vec![0f32; vocab];
+        let losses = vectorized(|| {
+            let rows = logits.chunks_exact(vocab).zip(self.targets.iter());
+            rows.map(|(row, target)| {
+                let max = simd::max(row);
+                for (s, v) in shifted.iter_mut().zip(row) {
+                    *s = simd::exp(v - max);
+                }
+                simd::sum(&shifted).ln() - (row[*target as usize] - max)
             })
-            .collect();
+            .collect()
+        });
         Ok((CpuStorage::F32(losses), Shape::from(self.targets.len())))
     }
 
@@ -67,13 +70,15 @@ impl CustomOp1 for CrossEntropy {
         let vocab = logits.dim(1)?;
         let (logits_lock, grad_lock) = (floats(logits)?, floats(&grad)?);
         let mut out = logits_lock.get().to_vec();
-        for ((row, target), g) in out.chunks_exact_mut(vocab).zip(self.targets.iter()).zip(grad_lock.get()) {
-            softmax_row(row, 1.0);
-            row[*target as usize] -= 1.0;
-            for v in row {
-                *v *= g;
+        vectorized(|| {
+            for ((row, target), g) in out.chunks_exact_mut(vocab).zip(self.targets.iter()).zip(grad_lock.get()) {
+                simd::softmax(row, 1.0);
+                row[*target as usize] -= 1.0;
+                for v in row {
+                    *v *= g;
+                }
             }
-        }
+        });
         Ok(Some(Tensor::from_vec(out, logits.shape(), logits.device())?))
     }
 }

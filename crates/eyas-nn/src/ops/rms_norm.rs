@@ -3,6 +3,7 @@
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Tensor, bail};
 
 use crate::floats::{floats, is_fusable, storage_slice};
+use crate::simd::{add_scaled, dot, vectorized};
 
 /// `x / sqrt(mean(x²) + eps) * weight`, the mean over the last axis.
 ///
@@ -25,9 +26,9 @@ struct RmsNorm {
 }
 
 impl RmsNorm {
+    #[inline(always)]
     fn inverse_rms(&self, row: &[f32]) -> f32 {
-        let mean_square = row.iter().map(|v| v * v).sum::<f32>() / row.len() as f32;
-        1.0 / (mean_square + self.eps).sqrt()
+        1.0 / (dot(row, row) / row.len() as f32 + self.eps).sqrt()
     }
 }
 
@@ -42,11 +43,15 @@ impl CustomOp2 for RmsNorm {
         if l1.dims().last() != Some(&hidden) {
             bail!("{}: weight of {hidden} values for input {:?}", self.name(), l1.dims());
         }
-        let mut out = Vec::with_capacity(x.len());
-        for row in x.chunks_exact(hidden) {
-            let r = self.inverse_rms(row);
-            out.extend(row.iter().zip(weight).map(|(v, w)| v * r * w));
-        }
+        let mut out = vec![0f32; x.len()];
+        vectorized(|| {
+            for (row, out) in x.chunks_exact(hidden).zip(out.chunks_exact_mut(hidden)) {
+                let r = self.inverse_rms(row);
+                for ((out, v), w) in out.iter_mut().zip(row).zip(weight) {
+                    *out = v * r * w;
+                }
+            }
+        });
         Ok((CpuStorage::F32(out), l1.shape().clone()))
     }
 
@@ -55,17 +60,21 @@ impl CustomOp2 for RmsNorm {
         let (x_lock, w_lock, g_lock) = (floats(x)?, floats(weight)?, floats(&grad)?);
         let w = w_lock.get();
         let hidden = w.len();
-        let mut dx = Vec::with_capacity(x.elem_count());
-        let mut dw = vec![0f32; hidden];
-        for (row, g) in x_lock.get().chunks_exact(hidden).zip(g_lock.get().chunks_exact(hidden)) {
-            let r = self.inverse_rms(row);
-            let dot: f32 = row.iter().zip(g).zip(w).map(|((x, g), w)| x * g * w).sum();
-            let shrink = r * r * r * dot / hidden as f32;
-            dx.extend(row.iter().zip(g).zip(w).map(|((x, g), w)| g * w * r - x * shrink));
-            for ((dw, x), g) in dw.iter_mut().zip(row).zip(g) {
-                *dw += g * x * r;
+        let mut dx = vec![0f32; x.elem_count()];
+        let (mut dw, mut scaled) = (vec![0f32; hidden], vec![0f32; hidden]);
+        let rows = x_lock.get().chunks_exact(hidden).zip(g_lock.get().chunks_exact(hidden));
+        vectorized(|| {
+            for ((row, g), dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
+                let r = self.inverse_rms(row);
+                for (((scaled, g), w), (dw, x)) in scaled.iter_mut().zip(g).zip(w).zip(dw.iter_mut().zip(row)) {
+                    *scaled = g * w * r;
+                    *dw += g * x * r;
+                }
+                let shrink = r * r * dot(row, &scaled) / hidden as f32;
+                dx.copy_from_slice(&scaled);
+                add_scaled(dx, row, -shrink);
             }
-        }
+        });
         Ok((
             Some(Tensor::from_vec(dx, x.shape(), x.device())?),
             Some(Tensor::from_vec(dw, weight.shape(), weight.device())?),

@@ -3,6 +3,7 @@
 use candle_core::{CpuStorage, CustomOp1, D, Layout, Result, Shape, Tensor, bail};
 
 use crate::floats::{floats, is_fusable, storage_slice};
+use crate::simd::{self, vectorized};
 
 /// `softmax(scores * scale)` over the last axis, in which a row sees no later key.
 ///
@@ -56,11 +57,13 @@ impl CustomOp1 for CausalSoftmax {
         let dims = layout.dims();
         let (n_queries, n_columns) = (dims[dims.len() - 2], dims[dims.len() - 1]);
         let mut out = scores.to_vec();
-        for (i, row) in out.chunks_exact_mut(n_columns).enumerate() {
-            let n_seen = i % n_queries + 1 + self.n_causal - n_queries;
-            row[n_seen..self.n_causal].fill(f32::NEG_INFINITY);
-            softmax_row(row, self.scale);
-        }
+        vectorized(|| {
+            for (i, row) in out.chunks_exact_mut(n_columns).enumerate() {
+                let n_seen = i % n_queries + 1 + self.n_causal - n_queries;
+                row[n_seen..self.n_causal].fill(f32::NEG_INFINITY);
+                simd::softmax(row, self.scale);
+            }
+        });
         Ok((CpuStorage::F32(out), layout.shape().clone()))
     }
 
@@ -69,25 +72,14 @@ impl CustomOp1 for CausalSoftmax {
         let n_columns = scores.dim(D::Minus1)?;
         let (p_lock, g_lock) = (floats(probabilities)?, floats(&grad)?);
         let mut out = Vec::with_capacity(scores.elem_count());
-        for (p, g) in p_lock.get().chunks_exact(n_columns).zip(g_lock.get().chunks_exact(n_columns)) {
-            let dot: f32 = p.iter().zip(g).map(|(p, g)| p * g).sum();
-            out.extend(p.iter().zip(g).map(|(p, g)| p * (g - dot) * self.scale));
-        }
+        let rows = p_lock.get().chunks_exact(n_columns).zip(g_lock.get().chunks_exact(n_columns));
+        vectorized(|| {
+            for (p, g) in rows {
+                let dot = simd::dot(p, g);
+                out.extend(p.iter().zip(g).map(|(p, g)| p * (g - dot) * self.scale));
+            }
+        });
         Ok(Some(Tensor::from_vec(out, scores.shape(), scores.device())?))
-    }
-}
-
-/// `softmax(row * scale)` in place; an entry of minus infinity becomes 0.
-pub(crate) fn softmax_row(row: &mut [f32], scale: f32) {
-    let max = row.iter().fold(f32::NEG_INFINITY, |max, v| max.max(*v));
-    let mut sum = 0f32;
-    for v in row.iter_mut() {
-        *v = ((*v - max) * scale).exp();
-        sum += *v;
-    }
-    let inverse = 1.0 / sum;
-    for v in row {
-        *v *= inverse;
     }
 }
 

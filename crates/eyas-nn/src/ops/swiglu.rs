@@ -3,6 +3,7 @@
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor, bail};
 
 use crate::floats::{floats, is_fusable, storage_slice};
+use crate::simd::{exp, vectorized};
 
 /// `silu(gate) * up`, element by element. Both inputs and the result have one shape, `[…, intermediate]`.
 pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
@@ -17,8 +18,9 @@ pub fn swiglu_composed(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     gate.silu()?.mul(up)
 }
 
+#[inline(always)]
 fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+    1.0 / (1.0 + exp(-x))
 }
 
 struct SwiGlu;
@@ -33,7 +35,12 @@ impl CustomOp2 for SwiGlu {
             bail!("{}: gate {:?} and up {:?} differ", self.name(), l1.shape(), l2.shape());
         }
         let (gate, up) = (storage_slice(s1, l1, self.name())?, storage_slice(s2, l2, self.name())?);
-        let out = gate.iter().zip(up).map(|(g, u)| g * sigmoid(*g) * u).collect();
+        let mut out = vec![0f32; gate.len()];
+        vectorized(|| {
+            for ((out, g), u) in out.iter_mut().zip(gate).zip(up) {
+                *out = g * sigmoid(*g) * u;
+            }
+        });
         Ok((CpuStorage::F32(out), l1.shape().clone()))
     }
 
@@ -41,12 +48,15 @@ impl CustomOp2 for SwiGlu {
         let grad = grad.contiguous()?;
         let (gate_lock, up_lock, grad_lock) = (floats(gate)?, floats(up)?, floats(&grad)?);
         let n = gate.elem_count();
-        let (mut d_gate, mut d_up) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        for ((g, u), d) in gate_lock.get().iter().zip(up_lock.get()).zip(grad_lock.get()) {
-            let s = sigmoid(*g);
-            d_gate.push(d * u * s * (1.0 + g * (1.0 - s)));
-            d_up.push(d * g * s);
-        }
+        let (mut d_gate, mut d_up) = (vec![0f32; n], vec![0f32; n]);
+        let inputs = gate_lock.get().iter().zip(up_lock.get()).zip(grad_lock.get());
+        vectorized(|| {
+            for (((g, u), d), (d_gate, d_up)) in inputs.zip(d_gate.iter_mut().zip(d_up.iter_mut())) {
+                let s = sigmoid(*g);
+                *d_gate = d * u * s * (1.0 + g * (1.0 - s));
+                *d_up = d * g * s;
+            }
+        });
         Ok((
             Some(Tensor::from_vec(d_gate, gate.shape(), gate.device())?),
             Some(Tensor::from_vec(d_up, up.shape(), up.device())?),

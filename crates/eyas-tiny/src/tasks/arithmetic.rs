@@ -1,12 +1,18 @@
-//! Sums, differences, baskets, unit conversion, extremes of a list.
+//! Sums, differences, products, unit conversion, extremes of a list.
 
 use super::{Task, fill};
 use crate::rng::Rng;
 
 const SUM_PHRASES: &[&str] =
     &["What is {}?", "Add: {}", "Compute {}.", "How much is {}?", "Please work out {}.", "Find the sum {}."];
-const DIFFERENCE_PHRASES: &[&str] =
-    &["What is {}?", "Subtract: {}", "Compute {}.", "How much is {}?", "Please work out {}.", "Find the difference {}."];
+const DIFFERENCE_PHRASES: &[&str] = &[
+    "What is {}?",
+    "Subtract: {}",
+    "Compute {}.",
+    "How much is {}?",
+    "Please work out {}.",
+    "Find the difference {}.",
+];
 
 /// A number with `n_digits` digits.
 fn number(rng: &mut Rng, n_digits: usize) -> u64 {
@@ -89,35 +95,17 @@ pub fn difference(rng: &mut Rng) -> Task {
     Task::text(user, &lines, (high - low).to_string())
 }
 
-const THINGS: &[&str] = &[
-    "apples", "beans", "boots", "bowls", "books", "bricks", "cards", "chairs", "coins", "cups", "dates", "eggs", "figs",
-    "forks", "hats", "jars", "keys", "lamps", "leeks", "limes", "maps", "mugs", "nuts", "olives", "onions", "pans",
-    "pears", "pens", "plates", "plums", "pots", "rings", "rolls", "roses", "scarves", "shells", "shoes", "socks",
-    "spoons", "stamps", "stones", "tiles", "towels", "toys",
-];
-const BASKET_PHRASES: &[&str] = &[
-    "I have {}. How many things is that?",
-    "A box holds {}. How many things are in it?",
-    "On the table: {}. Count all of them.",
-    "Count the things: {}.",
-    "We bought {}. How many things in all?",
-];
+const PRODUCT_PHRASES: &[&str] =
+    &["What is {}?", "Multiply: {}", "Compute {}.", "How much is {}?", "Please work out {}.", "Find the product {}."];
 
-/// Counts of several sorts added up one by one.
-pub fn basket(rng: &mut Rng) -> Task {
-    let n = rng.long_tailed(2, 24, 0.65);
-    let things = rng.pick_distinct(THINGS, n);
-    let mut total = 0;
-    let mut lines = vec!["Add them one by one.".to_owned()];
-    let mut listed = Vec::new();
-    for thing in things {
-        let count = rng.between(2, 9);
-        listed.push(format!("{count} {thing}"));
-        lines.push(format!("- {thing}: {total}+{count}={}", total + count));
-        total += count;
-    }
-    let user = fill(rng.pick(BASKET_PHRASES), &[&listed.join(", ")]);
-    Task::text(user, &lines, total.to_string())
+/// A whole number times a digit, digit by digit from the right with a carry.
+pub fn product(rng: &mut Rng) -> Task {
+    let size = n_digits(rng);
+    let (x, factor) = (number(rng, size), rng.between(2, 9) as u64);
+    let user = fill(rng.pick(PRODUCT_PHRASES), &[&format!("{x} * {factor}")]);
+    let mut lines = vec!["Multiply digit by digit from the right.".to_owned()];
+    let product = multiply_steps(x, factor, &mut lines);
+    Task::text(user, &lines, product.to_string())
 }
 
 /// Steps from one unit to the next smaller one: (unit, smaller unit, how many).
@@ -137,7 +125,6 @@ const UNIT_STEPS: &[(&str, &str, u64)] = &[
     ("pints", "cups", 2),
     ("bytes", "bits", 8),
     ("euros", "cents", 100),
-    ("years", "months", 12),
     ("decades", "years", 10),
     ("centuries", "decades", 10),
 ];
@@ -168,10 +155,10 @@ fn multiply_steps(x: u64, factor: u64, lines: &mut Vec<String>) -> u64 {
     }
 }
 
-/// Conversion to a smaller unit, over one to three steps.
+/// Conversion to a smaller unit, over one or two steps.
 pub fn convert(rng: &mut Rng) -> Task {
     let first = rng.below(UNIT_STEPS.len());
-    let wanted = rng.long_tailed(1, 3, 0.35);
+    let wanted = rng.long_tailed(1, 2, 0.35);
     let mut path = vec![first];
     while path.len() < wanted {
         let to = UNIT_STEPS[path[path.len() - 1]].1;
@@ -187,7 +174,7 @@ pub fn convert(rng: &mut Rng) -> Task {
     let mut lines = Vec::new();
     for step in path {
         let (from, to, factor) = UNIT_STEPS[step];
-        lines.push(format!("{from} to {to}: *{factor}"));
+        lines.push(format!("From {from} to {to} *{factor}"));
         amount = match factor {
             10 | 100 | 1000 => {
                 lines.push(format!("{amount}*{factor}={}", amount * factor));
@@ -198,11 +185,6 @@ pub fn convert(rng: &mut Rng) -> Task {
                 lines.push(format!("{six}*10={}", six * 10));
                 six * 10
             }
-            12 => {
-                let twice = multiply_steps(amount, 2, &mut lines);
-                lines.push(format!("{amount}*10={}", amount * 10));
-                add_steps(amount * 10, twice, &mut lines)
-            }
             _ => multiply_steps(amount, factor, &mut lines),
         };
     }
@@ -211,16 +193,19 @@ pub fn convert(rng: &mut Rng) -> Task {
 
 const LARGEST_PHRASES: &[&str] =
     &["Which is the largest: {}?", "Find the largest of {}.", "What is the largest number of {}?", "Largest of {}?"];
-const SMALLEST_PHRASES: &[&str] =
-    &["Which is the smallest: {}?", "Find the smallest of {}.", "What is the smallest number of {}?", "Smallest of {}?"];
+const SMALLEST_PHRASES: &[&str] = &[
+    "Which is the smallest: {}?",
+    "Find the smallest of {}.",
+    "What is the smallest number of {}?",
+    "Smallest of {}?",
+];
 
 /// The largest or smallest of a list, keeping the best so far.
 pub fn extreme(rng: &mut Rng) -> Task {
-    let n = rng.long_tailed(2, 20, 0.7);
-    let wide = n <= 8 && rng.chance(0.3);
+    let n = rng.long_tailed(2, 16, 0.6);
     let mut numbers: Vec<usize> = Vec::new();
     while numbers.len() < n {
-        let candidate = if wide { rng.between(100, 999) } else { rng.between(10, 99) };
+        let candidate = rng.between(10, 99);
         if !numbers.contains(&candidate) {
             numbers.push(candidate);
         }

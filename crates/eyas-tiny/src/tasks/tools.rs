@@ -30,7 +30,11 @@ const SPECS: &[Spec] = &[
         name: "get_weather",
         description: "Weather of a city",
         parameters: &[("city", Source::City), ("day", Source::Day)],
-        phrases: &["What is the weather in {} on {}?", "Will it rain in {} on {}?", "Tell me the weather of {} for {}."],
+        phrases: &[
+            "What is the weather in {} on {}?",
+            "Will it rain in {} on {}?",
+            "Tell me the weather of {} for {}.",
+        ],
     },
     Spec {
         name: "get_time",
@@ -78,7 +82,8 @@ const SPECS: &[Spec] = &[
 
 const DAYS: &[&str] = &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const CURRENCIES: &[&str] = &["dollars", "euros", "francs", "pesos", "pounds", "rupees", "yen"];
-const LANGUAGES: &[&str] = &["Arabic", "Danish", "French", "German", "Greek", "Hindi", "Italian", "Korean", "Polish", "Spanish"];
+const LANGUAGES: &[&str] =
+    &["Arabic", "Danish", "French", "German", "Greek", "Hindi", "Italian", "Korean", "Polish", "Spanish"];
 const WORDS: &[&str] = &[
     "bread", "cheese", "chess", "cinema", "coffee", "dance", "dinner", "football", "garden", "lunch", "music", "river",
     "school", "singing", "sunshine", "swimming", "tennis", "theatre", "water", "yoga",

@@ -1,4 +1,4 @@
-//! Sorting, reversing and counting letters. Words are written in capitals: the tokenizer keeps every capital a token of its own.
+//! Sorting, reversing and finding letters. Words are written in capitals: the tokenizer keeps every capital a token of its own.
 
 use super::{Task, fill};
 use crate::rng::Rng;
@@ -29,28 +29,19 @@ const SORT_PHRASES: &[&str] = &[
     "Sort {}.",
 ];
 
-/// Letters in alphabetical order, the first of those left taken at each step.
+/// Letters in alphabetical order, each the next after the one before.
 pub fn sort(rng: &mut Rng) -> Task {
     let n = rng.long_tailed(3, 15, 0.6);
-    let mut left = distinct_word(rng, n);
-    let user = fill(rng.pick(SORT_PHRASES), &[&text(&left)]);
-    let mut lines = vec!["Take the first letter again and again.".to_owned()];
-    let mut sorted = Vec::new();
-    while let Some(first) = left.iter().min().copied() {
-        sorted.push(first);
-        lines.push(format!("{}>{}", text(&left), text(&sorted)));
-        left.retain(|letter| *letter != first);
-    }
-    Task::text(user, &lines, text(&sorted))
+    let mut word = distinct_word(rng, n);
+    let user = fill(rng.pick(SORT_PHRASES), &[&text(&word)]);
+    word.sort_unstable();
+    let mut lines = vec!["Write the first letter, then the next one, and so on.".to_owned()];
+    lines.extend((1..=n).map(|i| format!(">{}", text(&word[..i]))));
+    Task::text(user, &lines, text(&word))
 }
 
-const REVERSE_PHRASES: &[&str] = &[
-    "Reverse {}.",
-    "Write {} backwards.",
-    "Spell {} from the end.",
-    "What is {} backwards?",
-    "Turn {} around.",
-];
+const REVERSE_PHRASES: &[&str] =
+    &["Reverse {}.", "Write {} backwards.", "Spell {} from the end.", "What is {} backwards?", "Turn {} around."];
 
 /// A word backwards, the last letter taken at each step.
 pub fn reverse(rng: &mut Rng) -> Task {
@@ -67,32 +58,20 @@ pub fn reverse(rng: &mut Rng) -> Task {
     Task::text(user, &lines, text(&reversed))
 }
 
-const COUNT_PHRASES: &[&str] = &[
-    "How many times does {} occur in {}?",
-    "How often is {} in {}?",
-    "Count the letter {} in {}.",
-    "How many {} are in {}?",
-    "Count {} in {}.",
+const LETTER_PHRASES: &[&str] = &[
+    "What is letter {} of {}?",
+    "Name letter {} of {}.",
+    "Which letter is number {} in {}?",
+    "Give me letter {} of {}.",
 ];
 
-/// Occurrences of a letter, the word eaten from the front.
-pub fn count(rng: &mut Rng) -> Task {
-    let n = rng.long_tailed(3, 14, 0.7);
-    let mut word = distinct_word(rng, n);
-    let target = word[rng.below(n)];
-    for letter in &mut word {
-        if rng.chance(0.25) {
-            *letter = target;
-        }
-    }
-    // A letter that does not occur is a fair question too.
-    let asked = if rng.chance(0.1) { *rng.pick_distinct(CONSONANTS, 1).first().unwrap_or(&target) } else { target };
-    let user = fill(rng.pick(COUNT_PHRASES), &[&asked.to_string(), &text(&word)]);
-    let mut lines = vec![format!("Count {asked} letter by letter.")];
-    let mut n_seen = 0;
-    for i in 0..n {
-        n_seen += usize::from(word[i] == asked);
-        lines.push(format!("{}:{n_seen}", text(&word[i..])));
-    }
-    Task::text(user, &lines, n_seen.to_string())
+/// The letter at a place, the places left counted down.
+pub fn letter(rng: &mut Rng) -> Task {
+    let n = rng.long_tailed(3, 14, 0.75);
+    let word = distinct_word(rng, n);
+    let place = rng.between(1, n.min(9));
+    let user = fill(rng.pick(LETTER_PHRASES), &[&place.to_string(), &text(&word)]);
+    let counted: String = (0..place).map(|i| format!("{}{}", word[i], place - 1 - i)).collect();
+    let lines = [format!("Go to letter {place}, counting down."), counted];
+    Task::text(user, &lines, word[place - 1].to_string())
 }
