@@ -272,16 +272,19 @@ fn is_turn_list(value: &Value) -> bool {
 fn is_prompt(value: &Value) -> bool {
     match value {
         Value::String(_) => true,
-        Value::Array(items) => !items.is_empty() && items.iter().all(|item| item.is_string() || is_turn_list(item))
-            || is_turn_list(value),
+        Value::Array(items) => {
+            !items.is_empty() && items.iter().all(|item| item.is_string() || is_turn_list(item)) || is_turn_list(value)
+        }
         _ => false,
     }
 }
 
+/// Objects, as a list or as JSON text. A list of plain names is something else.
 fn is_tools(value: &Value) -> bool {
+    let is_object_text = |text: &str| text.trim_start().starts_with('{');
     match value {
-        Value::Array(items) => !items.is_empty(),
-        Value::String(text) => text.trim_start().starts_with(['[', '{']),
+        Value::Array(items) => items.iter().any(|item| item.is_object() || item.as_str().is_some_and(is_object_text)),
+        Value::String(text) => is_object_text(text) || text.trim_start().strip_prefix('[').is_some_and(is_object_text),
         _ => false,
     }
 }

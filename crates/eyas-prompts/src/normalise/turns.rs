@@ -169,5 +169,6 @@ fn in_turn(refusal: Refusal, number: usize) -> Refusal {
 
 /// The keys of an object as `a, b, c`, for messages.
 pub(super) fn key_list(map: &Map<String, Value>) -> String {
-    map.keys().map(String::as_str).take(30).collect::<Vec<_>>().join(", ")
+    let short = |key: &String| key.chars().take(60).collect::<String>();
+    map.keys().map(short).take(30).collect::<Vec<_>>().join(", ")
 }

@@ -1,14 +1,19 @@
 //! Files that appear whole or not at all, and the place where prompts wait for their order.
 
+use eyas_journal::{Fs, FsFile, RealFs};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// A file being written beside its place. Dropped before [`NewFile::publish`], it leaves nothing behind.
 pub(super) struct NewFile {
     path: PathBuf,
     temporary: PathBuf,
-    out: BufWriter<File>,
+    file: Box<dyn FsFile>,
+    buffer: Vec<u8>,
     published: bool,
 }
 
@@ -16,8 +21,8 @@ impl NewFile {
     /// Begins `path`. A temporary file that a killed process left is overwritten: the name is fixed, since a run has one writer.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let temporary = with_suffix(path, ".tmp");
-        let out = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
-        Ok(Self { path: path.to_owned(), temporary, out, published: false })
+        let file = RealFs.create(&temporary)?;
+        Ok(Self { path: path.to_owned(), temporary, file, buffer: Vec::new(), published: false })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -25,18 +30,25 @@ impl NewFile {
     }
 
     pub(super) fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
-        self.out.write_all(line)?;
-        self.out.write_all(b"\n")
+        self.buffer.extend_from_slice(line);
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
     }
 
     /// Puts the file in its place: sync, rename, sync of the folder.
     pub(super) fn publish(mut self) -> io::Result<()> {
-        self.out.flush()?;
-        self.out.get_ref().sync_all()?;
-        std::fs::rename(&self.temporary, &self.path)?;
+        self.flush()?;
+        self.file.sync()?;
+        RealFs.rename(&self.temporary, &self.path)?;
         self.published = true;
         match self.path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
+            Some(folder) => RealFs.sync_dir(folder),
             None => Ok(()),
         }
     }
@@ -46,7 +58,7 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.published {
             // Nothing can be done about a failure here, and the next run overwrites the file.
-            std::fs::remove_file(&self.temporary).unwrap_or_default();
+            RealFs.remove(&self.temporary).unwrap_or_default();
         }
     }
 }
@@ -69,7 +81,7 @@ impl Spill {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let path = with_suffix(path, ".spill");
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        Ok(Self { path, out: BufWriter::with_capacity(1 << 20, file), n_bytes: 0 })
+        Ok(Self { path, out: BufWriter::with_capacity(BUFFER_BYTES, file), n_bytes: 0 })
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<Place> {

@@ -114,19 +114,26 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(prompts: &[(Option<&str>, u128)], expect: &[&str]) {
-        let identities: Vec<_> = prompts.iter().map(|(own, content)| Identity { own: *own, content: content << 64 }).collect();
+        let identities: Vec<_> =
+            prompts.iter().map(|(own, content)| Identity { own: *own, content: content << 64 }).collect();
         assert_eq!(assign(&identities, &mut IdReport::default()), expect);
     }
 
     #[test]
     fn rows_without_id_are_named_by_content_and_count() {
-        check(&[(None, 1), (None, 2), (None, 1)], &["h0000000000000001-0", "h0000000000000002-0", "h0000000000000001-1"]);
+        check(
+            &[(None, 1), (None, 2), (None, 1)],
+            &["h0000000000000001-0", "h0000000000000002-0", "h0000000000000001-1"],
+        );
     }
 
     #[test]
     fn equal_rows_under_one_id_are_counted_and_different_ones_named_by_content() {
         check(&[(Some("a"), 1), (Some("b"), 1), (Some("a"), 1)], &["a", "b", "a#2"]);
-        check(&[(Some("a"), 1), (Some("a"), 2), (Some("a"), 1)], &["a#0000000000000001", "a#0000000000000002", "a#0000000000000001#2"]);
+        check(
+            &[(Some("a"), 1), (Some("a"), 2), (Some("a"), 1)],
+            &["a#0000000000000001", "a#0000000000000002", "a#0000000000000001#2"],
+        );
     }
 
     #[test]

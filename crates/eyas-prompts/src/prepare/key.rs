@@ -82,8 +82,18 @@ impl PrepareKey {
 
 /// Everything in the plan but where things lie and how many threads work.
 fn set_plan(settings: &mut FingerprintInputs, plan: &PreparePlan) {
-    let PreparePlan { dataset, paths: _, source, schema, filter, duplicates, seed, out_dir: _, n_threads: _, low_yield_percent: _ } =
-        plan;
+    let PreparePlan {
+        dataset,
+        paths: _,
+        source,
+        schema,
+        filter,
+        duplicates,
+        seed,
+        out_dir: _,
+        n_threads: _,
+        low_yield_percent: _,
+    } = plan;
     settings.set("prepare.dataset", dataset.as_str());
     settings.set("prepare.source.format", json!(source.format.map(crate::source::Format::as_str)));
     settings.set("prepare.source.field", json!(source.field));

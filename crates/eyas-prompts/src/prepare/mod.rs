@@ -13,7 +13,8 @@
 //!
 //! **Files.** Both files appear whole or not at all: they are written beside their place, synced and renamed, `rejected.jsonl` first. When
 //! no prompt is left, `prompts.jsonl` does not appear, and what was there stays. Rendered prompts wait in `prompts.jsonl.spill` in the
-//! output folder until the order is known, so memory is about 150 bytes a prompt; the folder needs room for the prompts twice.
+//! output folder until the order is known, so memory is some 300 bytes a prompt (0.3 GB a million); the folder needs room for the prompts
+//! twice.
 
 mod files;
 mod ids;

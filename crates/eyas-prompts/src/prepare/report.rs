@@ -152,6 +152,11 @@ impl PrepareReport {
             && (self.read, self.loaded) == (sum(|file| file.read), sum(|file| file.loaded))
     }
 
+    /// The files that could not be read to their end. Rows may be missing although none was rejected.
+    pub fn broken_files(&self) -> impl Iterator<Item = &FileReport> {
+        self.files.iter().filter(|file| file.broken.is_some())
+    }
+
     /// Reasons and counts, most frequent first, with the figures that explain a filter: "too_short 5 (longest 18 tokens, limit 10000)".
     pub fn reasons(&self) -> Vec<String> {
         let mut counts: Vec<_> = self.rejected_by_reason.iter().collect();

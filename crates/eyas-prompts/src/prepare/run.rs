@@ -334,11 +334,16 @@ impl<'a> Run<'a> {
         }
         if let Some(limit) = filter.min_tokens.filter(|limit| n_tokens < *limit) {
             self.too_short.add(n_tokens);
-            return Some(DropReason::TooShort.refusal(format!("the prompt has {n_tokens} tokens, at least {limit} are asked for")));
+            return Some(
+                DropReason::TooShort
+                    .refusal(format!("the prompt has {n_tokens} tokens, at least {limit} are asked for")),
+            );
         }
         if let Some(limit) = filter.max_tokens.filter(|limit| n_tokens > *limit) {
             self.too_long.add(n_tokens);
-            return Some(DropReason::TooLong.refusal(format!("the prompt has {n_tokens} tokens, at most {limit} are allowed")));
+            return Some(
+                DropReason::TooLong.refusal(format!("the prompt has {n_tokens} tokens, at most {limit} are allowed")),
+            );
         }
         if !self.contents.insert(content) {
             self.ids.equal_prompts += 1;
@@ -352,7 +357,8 @@ impl<'a> Run<'a> {
     fn finish(mut self, files: DataFiles) -> Result<PrepareReport, PrepareError> {
         let n_read: u64 = self.file_reports.iter().map(|file| file.read).sum();
         if n_read == 0 {
-            let files = self.file_reports.iter().map(|file| format!("`{}` ({})", file.path, file.emptiness())).collect();
+            let files =
+                self.file_reports.iter().map(|file| format!("`{}` ({})", file.path, file.emptiness())).collect();
             return Err(PrepareError::NothingRead { dataset: self.plan.dataset.clone(), files });
         }
         let names = {
@@ -486,11 +492,7 @@ impl Job {
 }
 
 /// Renders on several threads; results in the order of the jobs.
-fn render_all(
-    batch: &[Placed<Job>],
-    renderer: &dyn Renderer,
-    n_threads: usize,
-) -> Vec<Result<Rendered, RenderError>> {
+fn render_all(batch: &[Placed<Job>], renderer: &dyn Renderer, n_threads: usize) -> Vec<Result<Rendered, RenderError>> {
     let render = |jobs: &[Placed<Job>]| jobs.iter().map(|job| job.what.render(renderer)).collect::<Vec<_>>();
     let chunk = batch.len().div_ceil(n_threads.max(1));
     if n_threads <= 1 || batch.len() < 2 * n_threads {
@@ -590,7 +592,10 @@ fn write_error(path: &std::path::Path, source: io::Error) -> PrepareError {
     PrepareError::Write { path: path.to_owned(), source }
 }
 
-#[expect(clippy::expect_used, reason = "records have string keys and finite numbers only, and memory cannot fail to be written")]
+#[expect(
+    clippy::expect_used,
+    reason = "records have string keys and finite numbers only, and memory cannot fail to be written"
+)]
 fn line_of(record: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("a record is always JSON")
 }

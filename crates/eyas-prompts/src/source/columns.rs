@@ -32,6 +32,14 @@ impl Columns {
         &self.end
     }
 
+    /// How many of `n_bytes` stand for the rows read so far, for progress.
+    pub(super) fn share_of(&self, n_bytes: u64) -> u64 {
+        match (self.n_promised, &self.rows) {
+            (0, _) | (_, None) => n_bytes,
+            (n_promised, Some(_)) => n_bytes.saturating_mul(self.end.n_rows.min(n_promised)) / n_promised,
+        }
+    }
+
     pub(super) fn next_row(&mut self) -> Option<RawRow> {
         let rows = self.rows.as_mut()?;
         let next = guarded(|| rows.next().transpose().map_err(|error| error.to_string()));
@@ -54,7 +62,8 @@ impl Columns {
                 let (found, promised) = (self.end.n_rows, self.n_promised);
                 let n_lost = promised.saturating_sub(found);
                 let why = shortened(&why);
-                self.end.broken = Some(format!("{why}, after row {found}; {n_lost} rows that the footer promises are not read"));
+                self.end.broken =
+                    Some(format!("{why}, after row {found}; {n_lost} rows that the footer promises are not read"));
                 None
             }
         }
@@ -134,7 +143,10 @@ fn value(field: Field) -> Result<Value, BadRow> {
                     other => other.to_string(),
                 };
                 if map.insert(key.clone(), value(item.clone())?).is_some() {
-                    return Err(BadRow::new(RowFault::DuplicateKey, format!("the key `{key}` occurs twice in one map")));
+                    return Err(BadRow::new(
+                        RowFault::DuplicateKey,
+                        format!("the key `{key}` occurs twice in one map"),
+                    ));
                 }
             }
             Value::Object(map)

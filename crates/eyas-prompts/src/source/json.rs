@@ -90,6 +90,7 @@ impl Parser<'_> {
             self.skip_white_space();
             let value = self.value(depth)?;
             if map.contains_key(&key) {
+                let key: String = key.chars().take(60).collect();
                 let detail = format!("the key `{key}` occurs twice in one object, again at byte {key_at}");
                 return Err(BadRow::new(RowFault::DuplicateKey, detail));
             }
@@ -242,7 +243,8 @@ impl Parser<'_> {
             let shown: String = literal.chars().take(40).collect();
             let dots = if shown.len() < literal.len() { "…" } else { "" };
             let kind = if is_integer { "a 64-bit integer" } else { "a double" };
-            let detail = format!("the number {shown}{dots} at byte {start} does not fit {kind} without changing its value");
+            let detail =
+                format!("the number {shown}{dots} at byte {start} does not fit {kind} without changing its value");
             BadRow::new(RowFault::NumberOutOfRange, detail)
         })
     }
@@ -391,7 +393,10 @@ mod tests {
         check_fault(r#""\ud83d""#, RowFault::LoneSurrogate, "first half");
         check_fault(r#""\ud83d\u0041""#, RowFault::LoneSurrogate, "first half");
         check_fault(&"[".repeat(5000), RowFault::TooDeep, "96 levels");
-        for text in ["", "{", "[1,]", "{\"a\"}", "{'a':1}", "01", "1.", ".5", "+1", "1e", "tru", "\"", "\"\\x\"", "\"\t\"", "1 2"] {
+        for text in [
+            "", "{", "[1,]", "{\"a\"}", "{'a':1}", "01", "1.", ".5", "+1", "1e", "tru", "\"", "\"\\x\"", "\"\t\"",
+            "1 2",
+        ] {
             check_fault(text, RowFault::MalformedJson, "malformed JSON at byte");
         }
     }
@@ -405,10 +410,13 @@ mod tests {
 
     #[test]
     fn rounding_is_noticed_only_where_it_happens() {
-        for text in ["0.1", "0.30000000000000004", "1.7976931348623157e308", "5e-324", "123456789012345680.0", "0.0", "0e999"] {
+        for text in
+            ["0.1", "0.30000000000000004", "1.7976931348623157e308", "5e-324", "123456789012345680.0", "0.0", "0e999"]
+        {
             assert_eq!(parse(text, Surrogates::Reject).expect(text).repairs, [], "{text}");
         }
-        for text in ["3.14159265358979323846", "0.1000000000000000055511151231257827", "4e-324", "12345678901234567.8"] {
+        for text in ["3.14159265358979323846", "0.1000000000000000055511151231257827", "4e-324", "12345678901234567.8"]
+        {
             assert_eq!(parse(text, Surrogates::Reject).expect(text).repairs, [Repair::FloatRounded], "{text}");
         }
     }

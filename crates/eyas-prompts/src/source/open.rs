@@ -26,7 +26,10 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A folder without data files.
-    #[error("no data files in `{path}` (looked for .jsonl, .ndjson, .json, .parquet, each also with .gz or .zst); it holds: {}", listed(found))]
+    #[error(
+        "no data files in `{path}` (looked for .jsonl, .ndjson, .json, .parquet, each also with .gz or .zst); it holds: {}",
+        listed(found)
+    )]
     NoFiles {
         /// The folder.
         path: PathBuf,
@@ -60,7 +63,9 @@ pub enum OpenError {
         line: u64,
     },
     /// One JSON object spread over lines where lines were expected.
-    #[error("`{path}` line {line}: the file is a single JSON object spread over many lines, not JSON lines; read it with format `json` and name the field that holds the rows")]
+    #[error(
+        "`{path}` line {line}: the file is a single JSON object spread over many lines, not JSON lines; read it with format `json` and name the field that holds the rows"
+    )]
     ObjectNotLines {
         /// The file.
         path: PathBuf,
@@ -68,7 +73,10 @@ pub enum OpenError {
         line: u64,
     },
     /// A root object, and no field named.
-    #[error("`{path}` is a JSON object, not a list of rows; name the field that holds them; its keys are: {}", listed(keys))]
+    #[error(
+        "`{path}` is a JSON object, not a list of rows; name the field that holds them; its keys are: {}",
+        listed(keys)
+    )]
     NeedsField {
         /// The file.
         path: PathBuf,
@@ -170,7 +178,11 @@ pub(super) fn open(path: &Path, options: &SourceOptions) -> Result<RowReader, Op
 
     if begins == b"PAR1" && options.format.is_none_or(|format| format == Format::Parquet) {
         if let Some(field) = &options.field {
-            return Err(OpenError::FieldUnused { path: path.to_owned(), field: field.clone(), found: "a Parquet file" });
+            return Err(OpenError::FieldUnused {
+                path: path.to_owned(),
+                field: field.clone(),
+                found: "a Parquet file",
+            });
         }
         let columns =
             Columns::open(file).map_err(|problem| OpenError::BadParquet { path: path.to_owned(), problem })?;

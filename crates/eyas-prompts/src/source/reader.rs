@@ -179,9 +179,12 @@ impl RowReader {
         self.n_bytes
     }
 
-    /// Bytes taken off the disk so far, for progress; Parquet counts only at the end.
+    /// Bytes taken off the disk so far, for progress; with Parquet the share of its rows.
     pub fn n_bytes_read(&self) -> u64 {
-        self.n_bytes_read.load(Ordering::Relaxed)
+        match &self.rows {
+            Rows::Columns(columns) => columns.share_of(self.n_bytes),
+            Rows::Lines(_) | Rows::Document(_) => self.n_bytes_read.load(Ordering::Relaxed),
+        }
     }
 
     /// Counts so far; final once [`RowReader::next_row`] has given `None`.
@@ -215,7 +218,9 @@ fn parse_object(bytes: &[u8], surrogates: Surrogates) -> Result<(Map<String, Val
         let n = memchr::memchr_iter(0, bytes).count();
         return Err(BadRow::new(
             RowFault::NulByte,
-            format!("{n} raw NUL bytes, the first at byte {first}; a crash while the file was written leaves such rows"),
+            format!(
+                "{n} raw NUL bytes, the first at byte {first}; a crash while the file was written leaves such rows"
+            ),
         ));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {

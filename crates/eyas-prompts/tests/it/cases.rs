@@ -185,8 +185,10 @@ fn tool_07_calls_kept_as_text() {
     let prompts = prepared.prompts();
     for id in ["s", "e", "n"] {
         let calls = &by_id(&prompts, id).reference.as_ref().unwrap().tool_calls;
-        let found: Vec<_> =
-            calls.iter().map(|call| json!({"name": call.function.name, "arguments": call.function.arguments})).collect();
+        let found: Vec<_> = calls
+            .iter()
+            .map(|call| json!({"name": call.function.name, "arguments": call.function.arguments}))
+            .collect();
         assert_eq!(json!(found), expected[id], "{id}");
     }
 }
@@ -198,10 +200,7 @@ fn ux_02_a_filter_that_removes_everything_is_an_error() {
     let mut prepared = Prepared::new(&[case.path("jsonl")]);
     prepared.plan.filter.min_tokens = Some(10_000);
     let error = prepared.run_with(&tiny_renderer(&case.common(""), "chatml.jinja")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "data set `set`: 0 of 5 rows kept: too_short 5 (longest 18 tokens, limit 10000)"
-    );
+    assert_eq!(error.to_string(), "data set `set`: 0 of 5 rows kept: too_short 5 (longest 18 tokens, limit 10000)");
     let PrepareError::NothingKept { report } = error else { panic!("{error}") };
     assert_eq!(json!(report.loaded), expected["kept"]);
     assert_eq!(json!(report.rejected_by_reason), expected["dropped"]);

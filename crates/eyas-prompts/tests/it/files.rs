@@ -110,24 +110,33 @@ fn long_rows_are_read() {
 
 #[test]
 fn json_documents() {
-    check("a.json", "[{\"a\":1},\n {\"a\":[1,{\"b\":\"],}\\\"\"}]}]\n", &[r#"1 {"a":1}"#, r#"2 {"a":[1,{"b":"],}\""}]}"#]);
+    check(
+        "a.json",
+        "[{\"a\":1},\n {\"a\":[1,{\"b\":\"],}\\\"\"}]}]\n",
+        &[r#"1 {"a":1}"#, r#"2 {"a":[1,{"b":"],}\""}]}"#],
+    );
     check("a.json", "[]", &[]);
     check("a.json", "", &[]);
     check("unknown", "[\n{\"a\":1}\n]", &[r#"1 {"a":1}"#]);
-    check("a.json", r#"[{"a":1},{"a":tru},"x",7,{"a":"\udc00"},{"a":2}]"#, &[
-        r#"1 {"a":1}"#,
-        "2 malformed_json: malformed JSON at byte 5: expected a value, found 't'",
-        "3 not_an_object: expected an object, found a string",
-        "4 not_an_object: expected an object, found a number",
-        "5 lone_surrogate: lone surrogate: the escape \\udc00 at byte 6 is the second half of a pair whose other half is missing",
-        r#"6 {"a":2}"#,
-    ]);
+    check(
+        "a.json",
+        r#"[{"a":1},{"a":tru},"x",7,{"a":"\udc00"},{"a":2}]"#,
+        &[
+            r#"1 {"a":1}"#,
+            "2 malformed_json: malformed JSON at byte 5: expected a value, found 't'",
+            "3 not_an_object: expected an object, found a string",
+            "4 not_an_object: expected an object, found a number",
+            "5 lone_surrogate: lone surrogate: the escape \\udc00 at byte 6 is the second half of a pair whose other half is missing",
+            r#"6 {"a":2}"#,
+        ],
+    );
     // JSON lines under the name of a document.
     check("a.json", "{\"a\":1}\n{\"a\":2}\n", &[r#"1 {"a":1}"#, r#"2 {"a":2}"#]);
-    check("a.json", "{\"a\":\n{\"a\":2}\n", &[
-        "1 malformed_json: malformed JSON at byte 5: expected a value, but the row ends",
-        r#"2 {"a":2}"#,
-    ]);
+    check(
+        "a.json",
+        "{\"a\":\n{\"a\":2}\n",
+        &["1 malformed_json: malformed JSON at byte 5: expected a value, but the row ends", r#"2 {"a":2}"#],
+    );
 }
 
 #[test]
@@ -141,7 +150,12 @@ fn json_documents_that_break_off_keep_their_whole_rows() {
     check_broken("a.json", "[{\"a\":1},", &[r#"1 {"a":1}"#], "behind element 1");
     check_broken("a.json", "[{\"a\":1} {\"a\":2}]", &[r#"1 {"a":1}"#], "expected `,` or `]`, found `{`");
     check_broken("a.json", "[{\"a\":1},]", &[r#"1 {"a":1}"#], "expected an element, found `]`");
-    check_broken("a.json", "[{\"a\":1}][{\"a\":2}]", &[r#"1 {"a":1}"#], "the end of the file behind the list, found `[`");
+    check_broken(
+        "a.json",
+        "[{\"a\":1}][{\"a\":2}]",
+        &[r#"1 {"a":1}"#],
+        "the end of the file behind the list, found `[`",
+    );
 }
 
 #[test]
@@ -149,16 +163,31 @@ fn documents_that_are_no_list_of_rows_are_named() {
     let plain = SourceOptions::default();
     let field = SourceOptions { field: Some("data".into()), ..SourceOptions::default() };
     let lines = SourceOptions { format: Some(Format::JsonLines), ..SourceOptions::default() };
-    check_unreadable("a.json", r#"{"v":1,"rows":[]}"#, &plain, "name the field that holds them; its keys are: `v`, `rows`");
+    check_unreadable(
+        "a.json",
+        r#"{"v":1,"rows":[]}"#,
+        &plain,
+        "name the field that holds them; its keys are: `v`, `rows`",
+    );
     check_unreadable("a.json", r#"{"v":1,"rows":[]}"#, &field, "has no field `data`; its keys are: `v`, `rows`");
     check_unreadable("a.json", r#"{"data":{"a":[]}}"#, &field, "holds an object, not a list of rows");
     check_unreadable("a.json", "[1]", &field, "the field `data` was named, but");
     check_unreadable("a.jsonl", "[1]\n[2]", &field, "is JSON lines, which has no fields at its root");
     check_unreadable("a.json", "\"x\"", &plain, "holds a string at its root");
-    check_unreadable("a.json", "{\"a\":1", &plain, "is not a whole JSON document: the file ends before the list is closed");
+    check_unreadable(
+        "a.json",
+        "{\"a\":1",
+        &plain,
+        "is not a whole JSON document: the file ends before the list is closed",
+    );
     check_unreadable("a.jsonl", "\n [ {\"a\":1},\n{\"a\":2}]", &plain, "line 2: the file is a single JSON array");
     check_unreadable("a.txt", "[{\"a\":1}]", &lines, "line 1: the file is a single JSON array");
-    check_unreadable("a.jsonl", "{\n \"data\": [\n]}", &plain, "line 1: the file is a single JSON object spread over many lines");
+    check_unreadable(
+        "a.jsonl",
+        "{\n \"data\": [\n]}",
+        &plain,
+        "line 1: the file is a single JSON object spread over many lines",
+    );
     check_unreadable("a.jsonl", b"\xff\xfe{\0", &plain, "is UTF-16");
     check_unreadable("a.parquet", "{}", &plain, "is not a Parquet file: it does not begin with PAR1 but with `{}`");
     check_unreadable("a.parquet", "PAR1 and no more", &plain, "its footer cannot be read, so it is cut or damaged");
@@ -204,12 +233,19 @@ fn damaged_compression_keeps_the_whole_rows_before() {
         assert!(why.contains("after line"), "{name}: {why}");
         assert!(read_rows.len() > 1000, "{name}: {}", read_rows.len());
         let (last, whole) = read_rows.split_last().unwrap();
-        assert!(whole.iter().zip(&rows).all(|(row, text)| row.value.as_ref().unwrap()["n"].to_string() == text[5..text.find(',').unwrap()]));
+        for (n, row) in whole.iter().enumerate() {
+            assert_eq!(row.value.as_ref().unwrap()["n"], n);
+        }
         if let Err(bad) = &last.value {
             assert_eq!(bad.fault.as_str(), "torn_row");
         }
     }
-    check_unreadable("a.jsonl.gz", "{\"a\":1}", &plain, "is named .gz, but its content is not gz; it begins with `{\\\"a`");
+    check_unreadable(
+        "a.jsonl.gz",
+        "{\"a\":1}",
+        &plain,
+        "is named .gz, but its content is not gz; it begins with `{\\\"a",
+    );
     check_unreadable("a.jsonl.zst", gzip(b"x").get(2..).unwrap_or_default(), &plain, "is named .zst");
     check_unreadable("a.jsonl.gz", b"\x1f\x8b\x08\xff damaged", &plain, "cannot be decompressed");
     check_unreadable("a.jsonl.zst", &zst(b"{\"a\":1}")[..7], &plain, "cannot be decompressed");
@@ -224,7 +260,10 @@ fn folders_are_their_data_files_by_name() {
     }
     let list = list_data_files(&[dir.path().to_owned(), Path::new("other.txt").to_owned()]).unwrap();
     let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
-    assert_eq!(list.files.iter().map(|file| base(&file.name)).collect::<Vec<_>>(), ["a.json.gz", "b.jsonl", "other.txt"]);
+    assert_eq!(
+        list.files.iter().map(|file| base(&file.name)).collect::<Vec<_>>(),
+        ["a.json.gz", "b.jsonl", "other.txt"]
+    );
     assert_eq!(list.passed_over.iter().map(base).collect::<Vec<_>>(), [".hidden.jsonl", "README.md", "deep"]);
 
     let error = list_data_files(&[dir.path().join("deep"), dir.path().join("none")]).unwrap();

@@ -8,6 +8,7 @@ use eyas_prompts::tokenizer::Tokenizer;
 use eyas_prompts::{RenderError, Rendered, Renderer};
 use eyas_types::{Message, Prompt, Rejected, ThinkState};
 use serde_json::Value;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Every byte of a plain rendering is a token.
@@ -17,13 +18,13 @@ impl Renderer for ByteRenderer {
     fn render(&self, messages: &[Message], tools: Option<&[Value]>) -> Result<Rendered, RenderError> {
         let mut text = String::new();
         if let Some(tools) = tools {
-            text += &format!("[tools {}]\n", serde_json::to_string(tools).unwrap());
+            writeln!(text, "[tools {}]", serde_json::to_string(tools).unwrap()).unwrap();
         }
         for message in messages {
             if message.content_str() == Some("refuse me") {
                 return Err(RenderError { class: "template_refused", detail: "as asked".into(), source: None });
             }
-            text += &format!("[{}] {}\n", message.role.as_str(), serde_json::to_string(message).unwrap());
+            writeln!(text, "[{}] {}", message.role.as_str(), serde_json::to_string(message).unwrap()).unwrap();
         }
         self.render_text(&text)
     }

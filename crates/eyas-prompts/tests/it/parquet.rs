@@ -97,7 +97,8 @@ fn nested_lists_become_conversations() {
             "{\"id\":\"b\",\"conversations\":null}",
             "{\"id\":\"c\",\"conversations\":[]}",
         ];
-        let expect: Vec<String> = group.iter().chain(&group).enumerate().map(|(n, row)| format!("{} {row}", n + 1)).collect();
+        let expect: Vec<String> =
+            group.iter().chain(&group).enumerate().map(|(n, row)| format!("{} {row}", n + 1)).collect();
         assert_eq!(picture(&rows), expect);
     }
     let prepared = Prepared::new(std::slice::from_ref(&path));

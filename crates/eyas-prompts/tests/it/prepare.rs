@@ -56,7 +56,7 @@ fn a_cap_keeps_a_prefix_of_the_shuffle_and_names_the_rest() {
 fn length_filters_are_counted_with_their_figures() {
     let mut prepared = Prepared::of("a.jsonl", rows(100));
     prepared.run().unwrap();
-    let base = by_id(&prepared.prompts(), "r1").prompt_ids.len() as u32 - 1;
+    let base = u32::try_from(by_id(&prepared.prompts(), "r1").prompt_ids.len()).unwrap() - 1;
     prepared.plan.filter.min_tokens = Some(base + 10);
     prepared.plan.filter.max_tokens = Some(base + 30);
     let report = prepared.run().unwrap();
