@@ -33,10 +33,10 @@ impl ReasoningFormat {
     pub fn detect(tokenizer: &Tokenizer, template_text: &str) -> Self {
         let mut best: Option<(u8, &Builtin, String)> = None;
         for builtin in BUILTINS {
-            if let Some((score, why)) = evidence(builtin, tokenizer, template_text) {
-                if best.as_ref().is_none_or(|(best_score, ..)| score > *best_score) {
-                    best = Some((score, builtin, why));
-                }
+            if let Some((score, why)) = evidence(builtin, tokenizer, template_text)
+                && best.as_ref().is_none_or(|(best_score, ..)| score > *best_score)
+            {
+                best = Some((score, builtin, why));
             }
         }
         match best {

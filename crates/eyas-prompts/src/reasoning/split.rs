@@ -238,8 +238,10 @@ impl ReasoningFormat {
             Scheme::Channels(_) => Vec::new(),
             _ => self.marker_texts(),
         };
-        content.contains(['<', '[', '◁'])
-            && builtin::all_markup().any(|markup| !own.contains(&markup) && content.contains(markup))
+        let foreign: Vec<&str> = builtin::all_markup().filter(|markup| !own.contains(markup)).collect();
+        // Markup begins with `<`, `[` or `◁`, which are rare: one pass finds the places worth a look.
+        let mut places = memchr::memchr3_iter(b'<', b'[', "◁".as_bytes()[0], content.as_bytes());
+        places.any(|at| foreign.iter().any(|markup| content.as_bytes()[at..].starts_with(markup.as_bytes())))
     }
 }
 

@@ -13,6 +13,9 @@ pub(super) struct Found {
 /// Reads every call. `cut`: whether the cap ended the answer, so that an unfinished last call is a cut one.
 pub(super) fn parse(content: &str, cut: bool) -> Found {
     let mut found = Found::default();
+    if memchr::memmem::find(content.as_bytes(), b"tool_call").is_none() {
+        return found;
+    }
     for (body, closed) in bodies(content, "<tool_call>", "</tool_call>") {
         // Other dialects put XML between the same tags (Qwen3-Coder, GLM): left to the server's parser.
         if body.trim_start().starts_with('{') {

@@ -59,8 +59,8 @@ pub struct PromptRenderer {
     format: ReasoningFormat,
     settings: PromptSettings,
     /// Control tokens; a second list for assistant turns, in which the model's own markup is allowed.
-    control: Vec<String>,
-    control_in_assistant: Vec<String>,
+    control: ControlSet,
+    control_in_assistant: ControlSet,
     n_with_control_tokens: AtomicU64,
 }
 
@@ -97,14 +97,14 @@ impl PromptRenderer {
             .map(|token| token.content.clone())
             .collect();
         let allowed = |token: &str| own_markup.contains(token) || token.contains("tool");
-        let control_in_assistant = control.iter().filter(|token| !allowed(token)).cloned().collect();
+        let control_in_assistant: Vec<String> = control.iter().filter(|token| !allowed(token)).cloned().collect();
         Ok(Self {
             template,
             tokenizer,
             format,
             settings,
-            control,
-            control_in_assistant,
+            control: ControlSet::new(control),
+            control_in_assistant: ControlSet::new(control_in_assistant),
             n_with_control_tokens: AtomicU64::new(0),
         })
     }
@@ -176,11 +176,11 @@ impl PromptRenderer {
         };
         for message in &mut messages {
             let control = self.control_for(message);
-            for_each_string(message, &mut |string| mark(string, control, sentinel));
+            edit_strings(message, &mut |string| control.mark(string, sentinel));
         }
         let mut marked_tools = tools.map(<[Value]>::to_vec);
         for tool in marked_tools.iter_mut().flatten() {
-            for_each_string(tool, &mut |string| mark(string, &self.control, sentinel));
+            edit_strings(tool, &mut |string| self.control.mark(string, sentinel));
         }
         let marked = self.text(&messages, marked_tools.as_deref())?;
         if marked.replace(sentinel, "") != text {
@@ -190,31 +190,19 @@ impl PromptRenderer {
         self.tokenizer.encode_escaped(&marked, sentinel).map_err(tokenizer_failed)
     }
 
-    fn control_for(&self, message: &Value) -> &[String] {
+    fn control_for(&self, message: &Value) -> &ControlSet {
         let is_assistant = message.get("role").and_then(Value::as_str) == Some("assistant");
         if is_assistant { &self.control_in_assistant } else { &self.control }
     }
 
     /// The first control token that the data spells.
-    fn first_spelt(&self, messages: &mut [Value], tools: Option<&[Value]>) -> Option<Spelt> {
-        let mut first = None;
-        let mut look = |string: &str, control: &[String], message: Option<usize>| {
-            if first.is_none() {
-                first = occurrences(string, control).next().map(|(offset, token)| Spelt {
-                    token: token.to_owned(),
-                    message,
-                    offset,
-                });
-            }
-        };
-        for (n, message) in messages.iter_mut().enumerate() {
-            let control = self.control_for(message);
-            for_each_string(message, &mut |string| look(string, control, Some(n)));
-        }
-        for tool in tools.unwrap_or_default() {
-            for_each_string(&mut tool.clone(), &mut |string| look(string, &self.control, None));
-        }
-        first
+    fn first_spelt(&self, messages: &[Value], tools: Option<&[Value]>) -> Option<Spelt> {
+        let in_messages = messages.iter().enumerate().map(|(n, message)| (message, self.control_for(message), Some(n)));
+        let in_tools = tools.unwrap_or_default().iter().map(|tool| (tool, &self.control, None));
+        in_messages.chain(in_tools).find_map(|(value, control, message)| {
+            let (offset, token) = first_in_strings(value, control)?;
+            Some(Spelt { token: token.to_owned(), message, offset })
+        })
     }
 }
 
@@ -228,7 +216,7 @@ impl Renderer for PromptRenderer {
                 error("content_not_text", detail, None)
             })?;
         }
-        let spelt = self.first_spelt(&mut messages, tools);
+        let spelt = self.first_spelt(&messages, tools);
         if spelt.is_some() {
             self.n_with_control_tokens.fetch_add(1, Ordering::Relaxed);
         }
@@ -290,31 +278,54 @@ fn tokenizer_failed(e: EncodeError) -> RenderError {
     error("tokenizer_failed", e.to_string(), Some(Box::new(e)))
 }
 
-/// Where any of the tokens is spelt, overlaps included.
-fn occurrences<'a>(text: &'a str, tokens: &'a [String]) -> impl Iterator<Item = (usize, &'a str)> {
-    // Control tokens begin with few different characters, which are rare in prose.
-    let firsts: BTreeSet<char> = tokens.iter().filter_map(|token| token.chars().next()).collect();
-    text.char_indices().filter(move |(_, c)| firsts.contains(c)).flat_map(move |(at, _)| {
-        let here = tokens.iter().filter(move |token| text[at..].starts_with(token.as_str()));
-        here.map(move |token| (at, token.as_str()))
-    })
+/// Control tokens to look for in data.
+#[derive(Debug)]
+struct ControlSet {
+    tokens: Vec<String>,
+    /// They begin with few different characters, which are rare in prose.
+    firsts: BTreeSet<char>,
 }
 
-/// Puts the sentinel behind the first character of every spelling of a token.
-fn mark(text: &mut String, tokens: &[String], sentinel: char) {
-    let mut places: Vec<usize> = occurrences(text, tokens).map(|(at, _)| at).collect();
-    places.dedup();
-    for at in places.into_iter().rev() {
-        let width = text[at..].chars().next().map_or(0, char::len_utf8);
-        text.insert(at + width, sentinel);
+impl ControlSet {
+    fn new(tokens: Vec<String>) -> Self {
+        let firsts = tokens.iter().filter_map(|token| token.chars().next()).collect();
+        Self { tokens, firsts }
+    }
+
+    /// Where any of them is spelt, overlaps included.
+    fn occurrences<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+        let places = text.char_indices().filter(|(_, c)| self.firsts.contains(c));
+        places.flat_map(move |(at, _)| {
+            let here = self.tokens.iter().filter(move |token| text[at..].starts_with(token.as_str()));
+            here.map(move |token| (at, token.as_str()))
+        })
+    }
+
+    /// Puts the sentinel behind the first character of every spelling.
+    fn mark(&self, text: &mut String, sentinel: char) {
+        let mut places: Vec<usize> = self.occurrences(text).map(|(at, _)| at).collect();
+        places.dedup();
+        for at in places.into_iter().rev() {
+            let width = text[at..].chars().next().map_or(0, char::len_utf8);
+            text.insert(at + width, sentinel);
+        }
     }
 }
 
-fn for_each_string(value: &mut Value, f: &mut impl FnMut(&mut String)) {
+fn first_in_strings<'a>(value: &'a Value, control: &'a ControlSet) -> Option<(usize, &'a str)> {
     match value {
-        Value::String(string) => f(string),
-        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string(item, f)),
-        Value::Object(fields) => fields.iter_mut().for_each(|(_, value)| for_each_string(value, f)),
+        Value::String(string) => control.occurrences(string).next(),
+        Value::Array(items) => items.iter().find_map(|item| first_in_strings(item, control)),
+        Value::Object(fields) => fields.values().find_map(|value| first_in_strings(value, control)),
+        _ => None,
+    }
+}
+
+fn edit_strings(value: &mut Value, edit: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(string) => edit(string),
+        Value::Array(items) => items.iter_mut().for_each(|item| edit_strings(item, edit)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| edit_strings(value, edit)),
         _ => {}
     }
 }

@@ -91,7 +91,10 @@ fn write_string_repr(out: &mut String, text: &str) {
                 out.push('\\');
                 out.push(c);
             }
-            c if c < ' ' || ('\u{7f}'..='\u{a0}').contains(&c) => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c < ' ' || ('\u{7f}'..='\u{a0}').contains(&c) => {
+                let escape = format!("\\x{:02x}", u32::from(c));
+                out.push_str(&escape);
+            }
             c => out.push(c),
         }
     }
@@ -109,7 +112,7 @@ pub(super) fn float_repr(float: f64) -> String {
     let scientific = format!("{float:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     match exponent.parse::<i32>() {
-        Ok(exponent) if exponent < -4 || exponent >= 16 => {
+        Ok(exponent) if !(-4..16).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
         }
@@ -270,10 +273,10 @@ fn title(text: &str) -> String {
 pub(super) fn int(value: &Value, base: u32) -> Option<Value> {
     if let Some(text) = value.as_str() {
         let text = strip(text, None, Ends::Both);
-        if (2..=36).contains(&base) {
-            if let Ok(number) = i64::from_str_radix(text, base) {
-                return Some(Value::from(number));
-            }
+        if (2..=36).contains(&base)
+            && let Ok(number) = i64::from_str_radix(text, base)
+        {
+            return Some(Value::from(number));
         }
     } else if value.is_integer() {
         return Some(value.clone());

@@ -67,32 +67,32 @@ impl PinnedDate {
                 text.push(c);
                 continue;
             }
-            match chars.next() {
-                Some('-') => match chars.next() {
-                    Some('d') => text.push_str(&self.day.to_string()),
-                    Some('m') => text.push_str(&self.month.to_string()),
-                    Some('H' | 'M' | 'S') => text.push('0'),
-                    Some('I') => text.push_str("12"),
-                    other => return Err(format!("%-{}", other.unwrap_or_default())),
-                },
-                Some('Y') => text.push_str(&self.year.to_string()),
-                Some('y') => text.push_str(&format!("{:02}", self.year % 100)),
-                Some('m') => text.push_str(&format!("{:02}", self.month)),
-                Some('d') => text.push_str(&format!("{:02}", self.day)),
-                Some('e') => text.push_str(&format!("{:2}", self.day)),
-                Some('j') => text.push_str(&format!("{:03}", self.day_of_year())),
-                Some('B') => text.push_str(self.month_name()),
-                Some('b' | 'h') => text.push_str(&self.month_name()[..3]),
-                Some('A') => text.push_str(self.day_name()),
-                Some('a') => text.push_str(&self.day_name()[..3]),
-                Some('H' | 'M' | 'S') => text.push_str("00"),
-                Some('I') => text.push_str("12"),
-                Some('p') => text.push_str("AM"),
-                Some('F') => text.push_str(&self.to_string()),
-                Some('T') => text.push_str("00:00:00"),
-                Some('%') => text.push('%'),
-                other => return Err(format!("%{}", other.unwrap_or_default())),
-            }
+            let Some(directive) = chars.next() else { return Err("%".to_owned()) };
+            let without_padding = if directive == '-' { chars.next() } else { None };
+            let piece = match (directive, without_padding) {
+                ('-', Some('d')) => self.day.to_string(),
+                ('-', Some('m')) => self.month.to_string(),
+                ('-', Some('H' | 'M' | 'S')) => "0".to_owned(),
+                ('-', Some('I')) | ('I', _) => "12".to_owned(),
+                ('-', other) => return Err(format!("%-{}", other.unwrap_or_default())),
+                ('Y', _) => self.year.to_string(),
+                ('y', _) => format!("{:02}", self.year % 100),
+                ('m', _) => format!("{:02}", self.month),
+                ('d', _) => format!("{:02}", self.day),
+                ('e', _) => format!("{:2}", self.day),
+                ('j', _) => format!("{:03}", self.day_of_year()),
+                ('B', _) => self.month_name().to_owned(),
+                ('b' | 'h', _) => self.month_name()[..3].to_owned(),
+                ('A', _) => self.day_name().to_owned(),
+                ('a', _) => self.day_name()[..3].to_owned(),
+                ('H' | 'M' | 'S', _) => "00".to_owned(),
+                ('p', _) => "AM".to_owned(),
+                ('F', _) => self.to_string(),
+                ('T', _) => "00:00:00".to_owned(),
+                ('%', _) => "%".to_owned(),
+                (other, _) => return Err(format!("%{other}")),
+            };
+            text.push_str(&piece);
         }
         Ok(text)
     }

@@ -143,9 +143,8 @@ impl Style {
 const MAX_DEPTH: usize = 200;
 
 fn push_escape(out: &mut String, c: char) {
-    for unit in c.encode_utf16(&mut [0; 2]) {
-        out.push_str(&format!("\\u{unit:04x}"));
-    }
+    let escapes: Vec<String> = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    out.push_str(&escapes.concat());
 }
 
 fn number(value: &Value) -> String {

@@ -72,36 +72,47 @@ impl DecodeTable {
 
     /// The text of `ids`, those in `skip` left out. The error is the position of an unknown id.
     pub(super) fn decode(&self, ids: &[u32], skip: Option<&HashSet<u32>>) -> Result<String, usize> {
+        let skipped = |id: &u32| skip.is_some_and(|skip| skip.contains(id));
         let mut bytes = Vec::with_capacity(ids.len() * 5);
-        // Bytes from here on came from `<0xNN>` tokens and are checked as a whole when another token follows.
-        let mut run_start = None;
-        for (position, id) in ids.iter().enumerate() {
-            let token = self.bytes(*id).ok_or(position)?;
-            if skip.is_some_and(|skip| skip.contains(id)) {
-                continue;
+        match self.kind {
+            Kind::ByteLevel => {
+                for (position, id) in ids.iter().enumerate() {
+                    let token = self.bytes(*id).ok_or(position)?;
+                    if !skipped(id) {
+                        bytes.extend_from_slice(token);
+                    }
+                }
+                Ok(into_text(bytes))
             }
-            if let Kind::ByteFallback { .. } = self.kind {
-                if self.single_bytes.contains(id) {
-                    run_start.get_or_insert(bytes.len());
-                } else if let Some(start) = run_start.take() {
+            Kind::ByteFallback { strip_start } => {
+                // Bytes from here on came from `<0xNN>` tokens and are checked as a whole when another token follows.
+                let mut run_start = None;
+                for (position, id) in ids.iter().enumerate() {
+                    let token = self.bytes(*id).ok_or(position)?;
+                    if skipped(id) {
+                        continue;
+                    }
+                    if self.single_bytes.contains(id) {
+                        run_start.get_or_insert(bytes.len());
+                    } else if let Some(start) = run_start.take() {
+                        close_run(&mut bytes, start);
+                    }
+                    bytes.extend_from_slice(token);
+                }
+                if let Some(start) = run_start {
                     close_run(&mut bytes, start);
                 }
+                let mut text = into_text(bytes);
+                let blanks = text.bytes().take(strip_start).take_while(|b| *b == b' ').count();
+                text.drain(..blanks);
+                Ok(text)
             }
-            bytes.extend_from_slice(token);
         }
-        if let Some(start) = run_start {
-            close_run(&mut bytes, start);
-        }
-        let mut text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-        };
-        if let Kind::ByteFallback { strip_start } = self.kind {
-            let blanks = text.bytes().take(strip_start).take_while(|b| *b == b' ').count();
-            text.drain(..blanks);
-        }
-        Ok(text)
     }
+}
+
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
 /// A run of byte tokens that is not UTF-8 becomes one U+FFFD per byte, as the `ByteFallback` decoder does.

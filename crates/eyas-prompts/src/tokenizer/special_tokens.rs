@@ -27,10 +27,11 @@ impl SpecialTokens {
 
     fn take_from(&mut self, config: &Map<String, Value>) {
         for (name, value) in config {
-            if name.ends_with("_token") && self.get(name).is_none() {
-                if let Some(text) = token_text(value) {
-                    self.0.push((name.clone(), text.to_owned()));
-                }
+            if name.ends_with("_token")
+                && self.get(name).is_none()
+                && let Some(text) = token_text(value)
+            {
+                self.0.push((name.clone(), text.to_owned()));
             }
         }
         // transformers lets a model name further tokens (`image_token`, …) here.
