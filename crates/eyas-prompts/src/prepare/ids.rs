@@ -1,7 +1,7 @@
 //! Sample ids: unique, and the same for the same prompt whatever the order of the source.
 
 use super::report::IdReport;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 /// What a prompt's id is made of.
@@ -32,49 +32,30 @@ pub(super) fn order_key(seed: u64, dataset: &str, sample_id: &str) -> u64 {
 /// Names every prompt; the rules stand at [`prepare`](super).
 pub(super) fn assign(prompts: &[Identity<'_>], report: &mut IdReport) -> Vec<String> {
     let own = OwnIds::of(prompts);
+    let mark = own.mark();
     let mut made_before: HashMap<u64, u32> = HashMap::new();
-    let mut owned_before: HashMap<(&str, u128), u32> = HashMap::new();
-    let mut generated: HashSet<String> = HashSet::new();
+    let mut owned_before: HashMap<(&str, u128), u64> = HashMap::new();
     let mut names = Vec::with_capacity(prompts.len());
     for prompt in prompts {
         let hash = short(prompt.content);
         let Some(id) = prompt.own else {
             report.made += 1;
-            let n_before = made_before.entry(hash).or_default();
-            names.push(first_free(n_before, |n| format!("h{hash:016x}-{n}"), |name| own.has(name)));
-            *n_before += 1;
+            names.push(own.first_free(hash, made_before.entry(hash).or_default()));
             continue;
         };
         let is_conflict = own.is_conflict(id);
-        let n_before = owned_before.entry((id, prompt.content)).or_default();
+        let nth = owned_before.entry((id, prompt.content)).or_default();
+        *nth += 1;
         report.conflicting += u64::from(is_conflict);
-        report.repeated += u64::from(*n_before > 0);
-        if *n_before == 0 && !is_conflict {
-            names.push(id.to_owned());
-        } else {
-            let name_of = |n: u32| match (is_conflict, n) {
-                (true, 0) => format!("{id}#{hash:016x}"),
-                (true, n) => format!("{id}#{hash:016x}#{}", u64::from(n) + 1),
-                (false, n) => format!("{id}#{}", u64::from(n) + 1),
-            };
-            let name = first_free(n_before, name_of, |name| own.has(name) || generated.contains(name));
-            generated.insert(name.clone());
-            names.push(name);
-        }
-        *n_before += 1;
+        report.repeated += u64::from(*nth > 1);
+        names.push(match (is_conflict, *nth) {
+            (false, 1) => id.to_owned(),
+            (false, nth) => format!("{id}{mark}{nth}"),
+            (true, 1) => format!("{id}{mark}{hash:016x}"),
+            (true, nth) => format!("{id}{mark}{hash:016x}{mark}{nth}"),
+        });
     }
     names
-}
-
-/// Counts `n` up to a name that nobody has. That it is not the first happens only where ids look like made ones.
-fn first_free(n: &mut u32, name_of: impl Fn(u32) -> String, is_taken: impl Fn(&str) -> bool) -> String {
-    loop {
-        let name = name_of(*n);
-        if !is_taken(&name) {
-            return name;
-        }
-        *n += 1;
-    }
 }
 
 /// The first 64 bits of a hash.
@@ -99,8 +80,21 @@ impl<'a> OwnIds<'a> {
         Self { by_id }
     }
 
-    fn has(&self, id: &str) -> bool {
-        self.by_id.contains_key(id)
+    /// What stands between an id and what is added to it: one `#` more than any id has in a row, so that no added-to id is another's own.
+    fn mark(&self) -> String {
+        let longest = |id: &&str| id.split(|c| c != '#').map(str::len).max().unwrap_or_default();
+        "#".repeat(self.by_id.keys().map(longest).max().unwrap_or_default() + 1)
+    }
+
+    /// The next name made from a hash that no row has as its own id; `n` counts on.
+    fn first_free(&self, hash: u64, n: &mut u32) -> String {
+        loop {
+            let name = format!("h{hash:016x}-{n}");
+            *n += 1;
+            if !self.by_id.contains_key(name.as_str()) {
+                return name;
+            }
+        }
     }
 
     fn is_conflict(&self, id: &str) -> bool {
@@ -112,6 +106,7 @@ impl<'a> OwnIds<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashSet;
 
     fn check(prompts: &[(Option<&str>, u128)], expect: &[&str]) {
         let identities: Vec<_> =
@@ -138,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_id_that_looks_like_a_made_one_keeps_its_name() {
-        check(&[(Some("a"), 1), (Some("a"), 1), (Some("a#2"), 5)], &["a", "a#3", "a#2"]);
+        check(&[(Some("a"), 1), (Some("a"), 1), (Some("a#2"), 5)], &["a", "a##2", "a#2"]);
         check(&[(None, 1), (Some("h0000000000000001-0"), 9)], &["h0000000000000001-1", "h0000000000000001-0"]);
     }
 

@@ -1,62 +1,27 @@
 //! The work itself: read, map, render, filter, order, write.
 
+use super::error::{PrepareError, write_error};
 use super::files::{NewFile, Place, Spill};
 use super::ids::{self, Identity};
+use super::lengths::{Lengths, percent};
 use super::plan::{DropReason, Duplicates, PreparePlan};
-use super::report::{FileReport, IdReport, LengthReport, PrepareReport, ThinkReport};
-use crate::normalise::{Conversation, ConversationBody, Mapping, NoSchema, Reason, Refusal};
+use super::record::{line_of, with_sample_id};
+use super::rejections::Rejections;
+use super::report::{FileReport, IdReport, PrepareReport, ThinkReport};
+use crate::normalise::{Conversation, ConversationBody, Mapping, Reason, Refusal};
 use crate::render::{RenderError, Rendered, Renderer};
-use crate::source::{DataFiles, OpenError, RawRow, Repair, RowReader, list_data_files};
-use eyas_types::{Message, Prompt, Rejected, Schema, Source, ThinkState};
+use crate::source::{DataFiles, RawRow, Repair, RowReader, list_data_files};
+use eyas_types::{Message, Prompt, Schema, Source, ThinkState};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
-use std::io;
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Rows looked at to settle the mapping.
 const SAMPLE_ROWS: usize = 500;
 /// Rows rendered in one go, for each thread.
 const BATCH_ROWS: usize = 128;
-/// Rejected rows shown for each reason.
-const EXAMPLES: u64 = 3;
-
-/// Why a data set was not prepared. Nothing was put in the place of earlier prompts.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
-    /// A file cannot be read at all.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// No conversation or prompt in the rows.
-    #[error("data set `{dataset}`: {source}")]
-    NoSchema {
-        /// Data set name.
-        dataset: String,
-        /// Fields found and expected.
-        source: NoSchema,
-    },
-    /// No row in any file.
-    #[error("no records in data set `{dataset}`: {}", files.join(", "))]
-    NothingRead {
-        /// Data set name.
-        dataset: String,
-        /// Each file and what it holds: "`a.jsonl` (0 bytes)".
-        files: Vec<String>,
-    },
-    /// Rows, and none of them is taken.
-    #[error("data set `{}`: 0 of {} rows kept: {}", report.dataset, report.read, report.reasons().join(", "))]
-    NothingKept {
-        /// What became of the rows.
-        report: Box<PrepareReport>,
-    },
-    /// Output cannot be written.
-    #[error("cannot write `{}`: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
+/// Time between two reports of progress within a file.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What is going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +38,7 @@ pub enum PrepareEvent<'a> {
         /// In words.
         description: String,
     },
-    /// So far.
+    /// So far; about once a second, and at the end of each file.
     Progress {
         /// Rows read, over all files.
         n_rows: u64,
@@ -159,6 +124,7 @@ struct Run<'a> {
     file_reports: Vec<FileReport>,
     n_bytes_before: u64,
     n_bytes_total: u64,
+    told_at: Instant,
     mapping: Option<Mapping>,
     sample: Vec<Placed<Unmapped>>,
     batch: Vec<Placed<Job>>,
@@ -179,7 +145,6 @@ impl<'a> Run<'a> {
         files: &DataFiles,
     ) -> Result<Self, PrepareError> {
         let prompts = plan.prompts_path();
-        let rejected = plan.rejected_path();
         std::fs::create_dir_all(&plan.out_dir).map_err(|source| write_error(&plan.out_dir, source))?;
         let size = |path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         Ok(Self {
@@ -189,6 +154,7 @@ impl<'a> Run<'a> {
             file_reports: Vec::new(),
             n_bytes_before: 0,
             n_bytes_total: files.files.iter().map(|file| size(&file.path)).sum(),
+            told_at: Instant::now(),
             mapping: None,
             sample: Vec::new(),
             batch: Vec::new(),
@@ -196,14 +162,7 @@ impl<'a> Run<'a> {
             waiting: Vec::new(),
             contents: HashSet::new(),
             ids: IdReport::default(),
-            rejections: Rejections {
-                dataset: &plan.dataset,
-                names: files.files.iter().map(|file| file.name.clone()).collect(),
-                out: NewFile::create(&rejected).map_err(|source| write_error(&rejected, source))?,
-                n_by_file: vec![0; files.files.len()],
-                by_reason: BTreeMap::new(),
-                examples: Vec::new(),
-            },
+            rejections: Rejections::begin(plan, files)?,
             too_short: Lengths::default(),
             too_long: Lengths::default(),
         })
@@ -220,7 +179,7 @@ impl<'a> Run<'a> {
                 Err(bad) => self.rejections.add(file_idx, row, bad.into())?,
                 Ok(map) => self.take(Placed { file_idx, row, what: Unmapped { map, repairs } })?,
             }
-            if self.file_reports[file_idx].read.is_multiple_of(1024) {
+            if self.told_at.elapsed() >= PROGRESS_EVERY {
                 self.tell_progress(&reader);
             }
         }
@@ -242,6 +201,7 @@ impl<'a> Run<'a> {
             n_bytes_total: self.n_bytes_total,
         };
         (self.on_event)(&event);
+        self.told_at = Instant::now();
     }
 
     /// Takes a good row: into the sample while the mapping is open, else on to rendering.
@@ -505,106 +465,4 @@ fn render_all(batch: &[Placed<Job>], renderer: &dyn Renderer, n_threads: usize) 
             .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
             .collect()
     })
-}
-
-/// Lines of `rejected.jsonl`, with counts.
-struct Rejections<'a> {
-    dataset: &'a str,
-    names: Vec<String>,
-    out: NewFile,
-    n_by_file: Vec<u64>,
-    by_reason: BTreeMap<String, u64>,
-    examples: Vec<Rejected>,
-}
-
-impl Rejections<'_> {
-    fn add(&mut self, file_idx: usize, row: u64, refusal: Refusal) -> Result<(), PrepareError> {
-        let rejected = Rejected {
-            schema: Schema::REJECTED,
-            dataset: self.dataset.to_owned(),
-            source: Source { file: self.names[file_idx].clone(), row },
-            reason: refusal.reason.to_owned(),
-            detail: refusal.detail,
-        };
-        self.out.write_line(&line_of(&rejected)).map_err(|source| write_error(self.out.path(), source))?;
-        self.n_by_file[file_idx] += 1;
-        let n = self.by_reason.entry(rejected.reason.clone()).or_default();
-        *n += 1;
-        if *n <= EXAMPLES {
-            self.examples.push(rejected);
-        }
-        Ok(())
-    }
-
-    fn n(&self) -> u64 {
-        self.n_by_file.iter().sum()
-    }
-
-    /// Puts the file in its place; without any rejected row there is no file.
-    fn publish(self) -> Result<(), PrepareError> {
-        let path = self.out.path().to_owned();
-        let done = if self.n() > 0 {
-            self.out.publish()
-        } else {
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            }
-        };
-        done.map_err(|source| write_error(&path, source))
-    }
-}
-
-/// Running figures over lengths in tokens.
-#[derive(Debug, Clone, Copy, Default)]
-struct Lengths {
-    n: u64,
-    shortest: u32,
-    longest: u32,
-    total: u64,
-}
-
-impl Lengths {
-    fn add(&mut self, n_tokens: u32) {
-        self.shortest = if self.n == 0 { n_tokens } else { self.shortest.min(n_tokens) };
-        self.longest = self.longest.max(n_tokens);
-        self.n += 1;
-        self.total += u64::from(n_tokens);
-    }
-
-    fn report(self, limit: Option<u32>) -> Option<LengthReport> {
-        let Self { n, shortest, longest, total } = self;
-        let mean = ratio(total, n);
-        (n > 0).then_some(LengthReport { n, shortest, longest, total, mean, limit })
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    100.0 * ratio(part, whole)
-}
-
-fn write_error(path: &std::path::Path, source: io::Error) -> PrepareError {
-    PrepareError::Write { path: path.to_owned(), source }
-}
-
-#[expect(
-    clippy::expect_used,
-    reason = "records have string keys and finite numbers only, and memory cannot fail to be written"
-)]
-fn line_of(record: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(record).expect("a record is always JSON")
-}
-
-/// Puts the sample id, known only after all rows are read, into a prompt that was written with an empty one. `schema` and `sample_id` are
-/// the first two fields of the record.
-#[expect(clippy::expect_used, reason = "the line was written by `line_of` from a `Prompt` with an empty sample id")]
-fn with_sample_id(line: &[u8], sample_id: &str) -> Vec<u8> {
-    let head = format!("{{\"schema\":\"{}\",\"sample_id\":", Schema::PROMPT);
-    let rest = line.strip_prefix(head.as_bytes()).and_then(|rest| rest.strip_prefix(b"\"\"")).expect("own line");
-    [head.as_bytes(), &line_of(&sample_id), rest].concat()
 }

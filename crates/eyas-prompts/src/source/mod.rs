@@ -22,6 +22,7 @@ mod columns;
 mod document;
 mod fault;
 mod files;
+mod head;
 pub(crate) mod json;
 mod lines;
 mod open;

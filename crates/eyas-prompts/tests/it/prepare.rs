@@ -169,6 +169,10 @@ fn events_tell_what_is_going_on() {
     let prepared = Prepared::of("a.jsonl", rows(3));
     let mut seen = Vec::new();
     let mut note = |event: &PrepareEvent<'_>| {
+        if matches!(event, PrepareEvent::Progress { n_rows: 0..3, .. }) {
+            // On a crowded machine a second passes within three rows.
+            return;
+        }
         seen.push(match event {
             PrepareEvent::File { layout, .. } => format!("file {layout}"),
             PrepareEvent::Mapping { description } => format!("mapping {description}"),
