@@ -4,7 +4,7 @@
 //! Prints tokens per second of wall time and of CPU time. For one core set `RAYON_NUM_THREADS=1 CANDLE_NUM_THREADS=1`.
 
 #[path = "../tests/it/tiny.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
+#[allow(dead_code, clippy::unwrap_used, reason = "it belongs to the tests, which use more of it")]
 mod tiny;
 
 use eyas_target::{Engine, EngineConfig, Event, Request, Target, WeightMode};
@@ -42,17 +42,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let opened = Instant::now();
     let target = Target::open(&path, mode)?;
-    let vocab_size = target.model.config().vocab_size as u32;
-    println!("{} weights, {} loaded in {:.2} s", target.model.n_params(), mode.as_str(), opened.elapsed().as_secs_f64());
+    let vocab_size = u32::try_from(target.model.config().vocab_size)?;
+    println!(
+        "{} weights, {} loaded in {:.2} s",
+        target.model.n_params(),
+        mode.as_str(),
+        opened.elapsed().as_secs_f64()
+    );
 
     for temperature in [0.0, 1.0] {
         let model = Arc::new(Target::open(&path, mode)?.model);
-        let engine = Engine::start(model, Vec::new(), &EngineConfig { max_running: n_requests as usize, ..EngineConfig::default() })?;
+        let engine = Engine::start(
+            model,
+            Vec::new(),
+            &EngineConfig { max_running: n_requests as usize, ..EngineConfig::default() },
+        )?;
         let (done, finished) = channel();
         let (started, cpu_before) = (Instant::now(), cpu_time());
         for i in 0..n_requests {
             let done = done.clone();
-            let sampling = SamplingParams { max_new_tokens, temperature, seed: Some(u64::from(i)), ..SamplingParams::default() };
+            let sampling =
+                SamplingParams { max_new_tokens, temperature, seed: Some(u64::from(i)), ..SamplingParams::default() };
             let input_ids = (0..PROMPT_TOKENS).map(|t| (t * 7919 + i * 31) % vocab_size).collect();
             let sink = Box::new(move |event: Event<'_>| {
                 if let Event::Finished(finished) = event {

@@ -267,7 +267,10 @@ impl ModelConfig {
             }
         }
         if !self.n_heads.is_multiple_of(self.n_kv_heads) {
-            return problem(format!("{} attention heads cannot share {} key/value heads", self.n_heads, self.n_kv_heads));
+            return problem(format!(
+                "{} attention heads cannot share {} key/value heads",
+                self.n_heads, self.n_kv_heads
+            ));
         }
         if !self.head_dim.is_multiple_of(2) {
             return problem(format!("`head_dim` is {}, rotary embedding needs an even one", self.head_dim));
@@ -281,9 +284,10 @@ impl ModelConfig {
     }
 
     /// Radians per position for each pair of a head, `[head_dim / 2]`.
+    #[expect(clippy::cast_possible_truncation, reason = "computed in f64, used in f32")]
     pub(crate) fn inv_freq(&self) -> Vec<f32> {
-        let pairs = 0..self.head_dim / 2;
-        pairs.map(|i| self.scaled_freq(self.rope_theta.powf(-2.0 * i as f64 / self.head_dim as f64)) as f32).collect()
+        let exponent = |pair: usize| -2.0 * pair as f64 / self.head_dim as f64;
+        (0..self.head_dim / 2).map(|pair| self.scaled_freq(self.rope_theta.powf(exponent(pair))) as f32).collect()
     }
 
     fn scaled_freq(&self, freq: f64) -> f64 {

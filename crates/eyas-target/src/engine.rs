@@ -121,7 +121,8 @@ impl Engine {
     pub fn submit(&self, request: Request) -> Result<(), SubmitError> {
         self.check(&request)?;
         let rid = request.rid.clone();
-        let admitted = Admitted { seed: request.sampling.seed.unwrap_or_else(drawn_seed), request, submitted: Instant::now() };
+        let admitted =
+            Admitted { seed: request.sampling.seed.unwrap_or_else(drawn_seed), request, submitted: Instant::now() };
         {
             let mut live = self.live.lock();
             let waiting = live.len().saturating_sub(self.limits.max_running);

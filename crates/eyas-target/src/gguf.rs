@@ -66,10 +66,9 @@ impl GgufSource {
     pub(crate) fn open(path: &Path) -> Result<Self, GgufError> {
         let path = path.to_owned();
         let mut file = File::open(&path).map_err(|source| GgufError::Io { path: path.clone(), source })?;
-        let content =
-            Content::read(&mut file).map_err(|source| GgufError::Content { path: path.clone(), source })?;
-        let config = metadata::model_config(&content)
-            .map_err(|source| GgufError::Config { path: path.clone(), source })?;
+        let content = Content::read(&mut file).map_err(|source| GgufError::Content { path: path.clone(), source })?;
+        let config =
+            metadata::model_config(&content).map_err(|source| GgufError::Config { path: path.clone(), source })?;
         Ok(Self { path, file, content, config, read: HashSet::new() })
     }
 

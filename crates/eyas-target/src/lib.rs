@@ -6,12 +6,12 @@
 //! CPU only, and f32 in the arithmetic whatever the weights are stored in. With dense weights a sequence's logits are the same to the bit
 //! alone and in any batch, in one piece and in chunks; with a seed, so are its tokens.
 
-mod load;
 mod engine;
+mod load;
 
 mod config;
-mod llama;
 mod kv;
+mod llama;
 mod sampler;
 
 mod gguf;

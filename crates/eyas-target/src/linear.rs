@@ -202,7 +202,12 @@ pub(crate) fn with_values<R>(tensor: &Tensor, use_values: impl FnOnce(&[f32]) ->
     match (&*storage, layout.contiguous_offsets()) {
         (Storage::Cpu(CpuStorage::F32(values)), Some((start, end))) => Ok(use_values(&values[start..end])),
         (Storage::Cpu(CpuStorage::F32(_)), None) => candle_core::bail!("tensor {:?} is not contiguous", layout.shape()),
-        _ => candle_core::bail!("tensor is {:?} on {:?}, {:?} on the CPU is needed", tensor.dtype(), tensor.device(), DType::F32),
+        _ => candle_core::bail!(
+            "tensor is {:?} on {:?}, {:?} on the CPU is needed",
+            tensor.dtype(),
+            tensor.device(),
+            DType::F32
+        ),
     }
 }
 
@@ -229,7 +234,11 @@ mod tests {
         }
         for rows in [1, 2, 3, 5, 8, 13, 33, 64] {
             let some = linear.forward(&x.narrow(0, n - rows, rows).unwrap()).unwrap();
-            assert_eq!(some, all[(n - rows) * n_out..], "{rows} rows of {n_out}x{n_in} differ from the same rows in a batch of {n}");
+            assert_eq!(
+                some,
+                all[(n - rows) * n_out..],
+                "{rows} rows of {n_out}x{n_in} differ from the same rows in a batch of {n}"
+            );
         }
     }
 

@@ -105,13 +105,20 @@ impl LlamaModel {
         let width = config.hidden_size;
         let embedding_name = "model.embed_tokens.weight";
         let embedding = source.embedding(embedding_name, config.vocab_size, width)?;
-        let layers =
-            (0..config.n_layers).map(|i| Layer::load(&config, i, source, mode)).collect::<Result<_, _>>()?;
+        let layers = (0..config.n_layers).map(|i| Layer::load(&config, i, source, mode)).collect::<Result<_, _>>()?;
         let final_norm = source.read("model.norm.weight", &[width])?;
         let output_name = if config.tie_word_embeddings { embedding_name } else { "lm_head.weight" };
         let output = source.linear(&[(output_name.to_owned(), config.vocab_size)], width, mode)?;
         refuse_unused(source, config.n_layers)?;
-        Ok(Self { config, embedding, layers, final_norm, output, rope: Rope::new(inv_freq), kv_pool: KvPool::default() })
+        Ok(Self {
+            config,
+            embedding,
+            layers,
+            final_norm,
+            output,
+            rope: Rope::new(inv_freq),
+            kv_pool: KvPool::default(),
+        })
     }
 
     /// Sizes and variants.
@@ -270,6 +277,7 @@ impl LlamaModel {
         Ok(Tensor::from_vec(out, (x.len() / weight.len(), weight.len()), &Device::Cpu)?)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "configs write a decimal, the arithmetic is f32")]
     fn eps(&self) -> f32 {
         self.config.rms_norm_eps as f32
     }

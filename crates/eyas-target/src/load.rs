@@ -177,12 +177,7 @@ impl Target {
 const FILES: [&str; 5] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 
-fn identify(
-    model: &LlamaModel,
-    mode: WeightMode,
-    files: &[PathBuf],
-    path: &Path,
-) -> Result<TargetIdentity, OpenError> {
+fn identify(model: &LlamaModel, mode: WeightMode, files: &[PathBuf], path: &Path) -> Result<TargetIdentity, OpenError> {
     Ok(TargetIdentity {
         architecture: model.config().architecture.class_name().to_owned(),
         n_params: model.n_params() as u64,
@@ -202,8 +197,9 @@ impl TokenizerSettings {
     fn read(folder: &Path) -> Result<Self, OpenError> {
         let path = folder.join("tokenizer_config.json");
         let config = match read_optional(&path)? {
-            Some(text) => serde_json::from_str(&text)
-                .map_err(|error| OpenError::Tokenizer { path, source: Box::new(error) })?,
+            Some(text) => {
+                serde_json::from_str(&text).map_err(|error| OpenError::Tokenizer { path, source: Box::new(error) })?
+            }
             None => Value::Null,
         };
         let chat_template = match read_optional(&folder.join("chat_template.jinja"))? {

@@ -92,7 +92,7 @@ impl Sampler {
         }
         let u = uniform(self.seed, self.n_drawn);
         if self.top_k >= logits.len() && self.top_p >= 1.0 && self.min_p <= 0.0 {
-            return Ok(walk(self.weights.iter().copied().enumerate().map(|(id, w)| (w, id as u32)), u * total));
+            return Ok(walk(self.weights.iter().copied().zip(0..), u * total));
         }
         let kept = self.kept(total);
         let kept_total: f64 = kept.iter().map(|&(w, _)| f64::from(w)).sum();
@@ -101,7 +101,7 @@ impl Sampler {
 
     /// The tokens the filters leave, likeliest first (lowest id first among equals), with their softmax numerators.
     fn kept(&self, total: f64) -> Vec<(f32, u32)> {
-        let mut all: Vec<(f32, u32)> = self.weights.iter().copied().enumerate().map(|(id, w)| (w, id as u32)).collect();
+        let mut all: Vec<(f32, u32)> = self.weights.iter().copied().zip(0..).collect();
         let descending = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         let limit = self.top_k.min(all.len());
         // Sorting a whole vocabulary to keep a few tokens is the cost of sampling: take the front in growing pieces.
@@ -149,8 +149,8 @@ fn walk(tokens: impl Iterator<Item = (f32, u32)>, target: f64) -> u32 {
 /// Index and value of the greatest logit, the lowest index among equals, as torch's argmax. `None` when it is no finite number or there is a NaN.
 pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
     let max = max_of(logits);
-    let index = logits.iter().position(|&logit| logit.partial_cmp(&max) == Some(Ordering::Equal))?;
-    (max.is_finite()).then_some((index as u32, max))
+    let (id, _) = (0..).zip(logits).find(|(_, logit)| logit.partial_cmp(&&max) == Some(Ordering::Equal))?;
+    max.is_finite().then_some((id, max))
 }
 
 dispatched! {

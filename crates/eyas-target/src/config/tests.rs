@@ -61,7 +61,7 @@ fn rope_is_read_as_old_and_new_transformers_write_it() {
     assert!(matches!(new.rope_scaling, RopeScaling::Llama3 { .. }));
     let freqs = new.inv_freq();
     assert_eq!(freqs.len(), 8);
-    assert_eq!(freqs[0], 1.0);
+    assert_eq!(freqs[0].to_bits(), 1f32.to_bits());
     // The longest wavelength is far over 128: divided by 8.
     let longest = 5e5f64.powf(-14.0 / 16.0) / 8.0;
     assert!((f64::from(freqs[7]) / longest - 1.0).abs() < 1e-6);
@@ -79,7 +79,9 @@ fn what_is_not_computed_is_refused_by_name() {
     check_refused(r#""num_key_value_heads": 3"#, "4 attention heads cannot share 3 key/value heads");
     check_refused(r#""head_dim": 15"#, "`head_dim` is 15, rotary embedding needs an even one");
     let error = ModelConfig::from_json(r#"{"architectures": ["SmolLM3ForCausalLM"]}"#, None).unwrap_err();
-    assert!(error.to_string().starts_with("architecture `SmolLM3ForCausalLM` is not known; known are LlamaForCausalLM"));
+    assert!(
+        error.to_string().starts_with("architecture `SmolLM3ForCausalLM` is not known; known are LlamaForCausalLM")
+    );
     let error = ModelConfig::from_json(r#"{"model_type": "kimi_k25"}"#, None).unwrap_err();
     assert!(error.to_string().starts_with("architecture `kimi_k25` is not known"));
     let error = ModelConfig::from_json(r#"{"model_type": "llama"}"#, None).unwrap_err();

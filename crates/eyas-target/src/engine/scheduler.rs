@@ -228,11 +228,12 @@ impl Scheduler {
         let mut segments = Vec::new();
         let mut row = 0;
         let (mut rows, mut complete) = (Vec::new(), Vec::new());
-        for (idx, (answer, &take)) in self.running.iter_mut().zip(takes).enumerate().filter(|(_, (_, take))| **take > 0) {
+        for (idx, (answer, &take)) in self.running.iter_mut().zip(takes).enumerate().filter(|(_, (_, take))| **take > 0)
+        {
             let from = answer.kv.len();
             row += take;
             if from + take == answer.ids.len() {
-                rows.push(row as u32 - 1);
+                rows.push(saturating_u32(row - 1));
                 complete.push(idx);
             }
             segments.push(Segment { ids: &answer.ids[from..from + take], kv: &mut answer.kv });

@@ -117,7 +117,9 @@ pub(super) fn model_config(content: &Content) -> Result<ModelConfig, ConfigError
         n_heads,
         n_kv_heads: optional("attention.head_count_kv").unwrap_or(n_heads),
         head_dim,
-        context_len: optional("attention.sliding_window").filter(|&w| w > 0).map_or(trained_len, |w| w.min(trained_len)),
+        context_len: optional("attention.sliding_window")
+            .filter(|&w| w > 0)
+            .map_or(trained_len, |w| w.min(trained_len)),
         rms_norm_eps: metadata.float(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-6),
         rope_theta: metadata.float(&key("rope.freq_base")).unwrap_or(10_000.0),
         rope_scaling: rope_scaling(&metadata, name)?,

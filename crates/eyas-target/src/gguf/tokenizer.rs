@@ -15,7 +15,8 @@ use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
 const REGEX_LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const REGEX_QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const REGEX_QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// Why the tokenizer of a GGUF file was not built.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +55,8 @@ impl Cut {
         let with_regex = || PreTokenizerWrapper::from(ByteLevel::new(false, true, true));
         let split = |regex: &str| -> Result<PreTokenizerWrapper, GgufTokenizerError> {
             let pattern = SplitPattern::Regex(regex.to_owned());
-            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(GgufTokenizerError::Build)?;
+            let split =
+                Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(GgufTokenizerError::Build)?;
             Ok(Sequence::new(vec![split.into(), ByteLevel::new(false, true, false).into()]).into())
         };
         match pre {

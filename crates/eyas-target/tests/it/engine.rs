@@ -54,8 +54,8 @@ fn greedy_by_hand(prompt: &[u32], n: usize) -> Vec<u32> {
     ids.split_off(prompt.len())
 }
 
-fn prompt(i: usize) -> Vec<u32> {
-    (0..1 + i * 7 % 40).map(|t| ((t * t + i * 5 + t) % 67) as u32).collect()
+fn prompt(i: u32) -> Vec<u32> {
+    (0..1 + i * 7 % 40).map(|t| (t * t + i * 5 + t) % 67).collect()
 }
 
 #[test]
@@ -86,19 +86,18 @@ fn stop_tokens_end_an_answer_and_belong_to_it() {
 
 #[test]
 fn many_requests_get_the_answers_each_would_get_alone() {
-    let sampling = |i: usize| SamplingParams {
-        max_new_tokens: 5 + i as u32 % 11,
-        temperature: if i % 3 == 0 { 0.0 } else { 0.9 },
+    let sampling = |i: u32| SamplingParams {
+        max_new_tokens: 5 + i % 11,
+        temperature: if i.is_multiple_of(3) { 0.0 } else { 0.9 },
         top_p: if i % 3 == 1 { 0.8 } else { 1.0 },
-        seed: Some(i as u64),
+        seed: Some(u64::from(i)),
         ..SamplingParams::default()
     };
     let small = EngineConfig { max_running: 1, ..EngineConfig::default() };
     let alone = engine(&[2, 3], small);
     let crowd = engine(&[2, 3], EngineConfig { max_running: 7, max_prefill_tokens: 16, ..EngineConfig::default() });
-    let waiting: Vec<_> =
-        (0..40).map(|i| ask(&crowd, &i.to_string(), &prompt(i), &sampling(i)).unwrap()).collect();
-    for (i, waiting) in waiting.into_iter().enumerate() {
+    let waiting: Vec<_> = (0..40).map(|i| ask(&crowd, &i.to_string(), &prompt(i), &sampling(i)).unwrap()).collect();
+    for (i, waiting) in (0..).zip(waiting) {
         let (got, want) = (waiting.recv().unwrap(), answer(&alone, &prompt(i), &sampling(i)));
         assert_eq!(got.ids, want.ids, "request {i}");
         assert_eq!(got.finished.finish, want.finished.finish);
@@ -115,7 +114,8 @@ fn a_crowded_cache_sends_requests_back_and_loses_nothing() {
     // Room for a context of 64 and a bit: about two requests at a time, which then grow.
     let tight = EngineConfig { context_len: Some(64), max_total_tokens: Some(80), ..EngineConfig::default() };
     let crowded = engine(&[], tight);
-    let sampling = SamplingParams { seed: Some(9), ..SamplingParams { max_new_tokens: 50, ..SamplingParams::default() } };
+    let sampling =
+        SamplingParams { seed: Some(9), ..SamplingParams { max_new_tokens: 50, ..SamplingParams::default() } };
     let waiting: Vec<_> = (0..6).map(|i| ask(&crowded, &i.to_string(), &[i, 1, 2], &sampling).unwrap()).collect();
     let mut n_retractions = 0;
     for (i, waiting) in (0..).zip(waiting) {
@@ -194,10 +194,7 @@ fn unusable_requests_are_refused_with_what_is_wrong() {
     let sink = Box::new(move |_: Event<'_>| held.recv().unwrap_or_default());
     engine.submit(Request { rid: "held".into(), input_ids: vec![1], sampling: greedy(2), sink }).unwrap();
     let waiting = ask(&engine, "waiting", &[1], &greedy(2)).unwrap();
-    assert_eq!(
-        ask(&engine, "held", &[1], &greedy(1)).err(),
-        Some(SubmitError::DuplicateRid { rid: "held".into() })
-    );
+    assert_eq!(ask(&engine, "held", &[1], &greedy(1)).err(), Some(SubmitError::DuplicateRid { rid: "held".into() }));
     assert_eq!(ask(&engine, "more", &[1], &greedy(1)).err(), Some(SubmitError::QueueFull { waiting: 1, limit: 1 }));
     drop(go);
     assert_eq!(waiting.recv().unwrap().finished.finish, Finish::Length);

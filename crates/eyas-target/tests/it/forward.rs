@@ -12,8 +12,8 @@ pub(crate) fn open(spec: &Spec) -> LlamaModel {
     Target::open(folder.path(), WeightMode::F32).unwrap().model
 }
 
-fn ids(n: usize, seed: usize) -> Vec<u32> {
-    (0..n).map(|i| ((i * i * 31 + i * 17 + seed * 13) % 67) as u32).collect()
+fn ids(n: u32, seed: u32) -> Vec<u32> {
+    (0..n).map(|i| (i * i * 31 + i * 17 + seed * 13) % 67).collect()
 }
 
 /// Rows of logits for all tokens of the step.
@@ -91,8 +91,7 @@ fn a_sequence_has_the_same_bits_alone_and_among_others() {
     let model = open(&Spec::of("Qwen3ForCausalLM"));
     let prompts: Vec<Vec<u32>> = (0..9).map(|i| ids(1 + 9 * i, i)).collect();
     let mut caches: Vec<_> = prompts.iter().map(|_| model.new_kv()).collect();
-    let mut segments: Vec<_> =
-        prompts.iter().zip(&mut caches).map(|(ids, kv)| Segment { ids, kv }).collect();
+    let mut segments: Vec<_> = prompts.iter().zip(&mut caches).map(|(ids, kv)| Segment { ids, kv }).collect();
     let together = all_logits(&model, &mut segments);
     let apart: Vec<Vec<f32>> = prompts.iter().flat_map(|ids| alone(&model, ids)).collect();
     assert!(together == apart);
@@ -101,10 +100,8 @@ fn a_sequence_has_the_same_bits_alone_and_among_others() {
     let mut fresh = model.new_kv();
     let mut kv = model.new_kv();
     all_logits(&model, &mut [Segment { ids: &prompts[4], kv: &mut kv }]);
-    let mixed = all_logits(
-        &model,
-        &mut [Segment { ids: &prompts[5], kv: &mut fresh }, Segment { ids: &[11], kv: &mut kv }],
-    );
+    let mixed =
+        all_logits(&model, &mut [Segment { ids: &prompts[5], kv: &mut fresh }, Segment { ids: &[11], kv: &mut kv }]);
     let continued: Vec<u32> = prompts[4].iter().copied().chain([11]).collect();
     assert_eq!(mixed.last(), alone(&model, &continued).last());
 }

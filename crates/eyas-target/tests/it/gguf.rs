@@ -66,7 +66,7 @@ fn write(path: &Path, arch: &str, spec: &Spec, tensors: &Tensors, dtype: GgmlDTy
 }
 
 fn metadata(arch: &str, spec: &Spec) -> Vec<(String, Value)> {
-    let n = |n: usize| Value::U32(n as u32);
+    let n = |n: usize| Value::U32(u32::try_from(n).unwrap());
     let sizes = [
         ("block_count", n(spec.n_layers)),
         ("context_length", n(256)),

@@ -93,7 +93,8 @@ fn check_prompt_position(model: &LlamaModel, reference: &Reference, tolerance: f
         }
     }
     let row = hidden.last.narrow(0, last, 1).unwrap();
-    let logits = model.logits(&model.final_norm(&row).unwrap()).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let logits =
+        model.logits(&model.final_norm(&row).unwrap()).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     for (&id, want) in reference.top_ids.iter().zip(&reference.top_logits) {
         let got = logits[id as usize];
         assert!((got - want).abs() <= tolerance * 10.0, "logit of {id}: {got} {want}");

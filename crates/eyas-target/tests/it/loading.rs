@@ -96,7 +96,10 @@ fn weights_that_do_not_fit_the_config_are_named_with_what_was_found_and_needed()
     let check = |change: &dyn Fn(&mut Tensors), expect: &str| {
         let mut tensors = spec.tensors(3);
         change(&mut tensors);
-        assert_eq!(refusal(written(&spec, &tensors, Dtype::F32).path()), format!("cannot load the weights of `F`: {expect}"));
+        assert_eq!(
+            refusal(written(&spec, &tensors, Dtype::F32).path()),
+            format!("cannot load the weights of `F`: {expect}")
+        );
     };
     check(
         &|tensors| drop(tensors.remove("model.layers.1.mlp.up_proj.weight")),

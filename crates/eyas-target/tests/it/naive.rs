@@ -53,7 +53,9 @@ impl Model<'_> {
             let x = self.norm(&name("input_layernorm"), x);
             let heads = |part: &str, norm: &str| -> Vec<Vec<f64>> {
                 let all = self.linear(layer, part, &x);
-                all.chunks(self.spec.head_dim).map(|head| self.turn(position, self.head_norm(&name(norm), head))).collect()
+                all.chunks(self.spec.head_dim)
+                    .map(|head| self.turn(position, self.head_norm(&name(norm), head)))
+                    .collect()
             };
             queries.push(heads("self_attn.q_proj", "self_attn.q_norm"));
             keys.push(heads("self_attn.k_proj", "self_attn.k_norm"));
@@ -123,7 +125,8 @@ fn freqs(spec: &Spec) -> Vec<f64> {
                 } else if wavelength > old / of("low_freq_factor") {
                     freq / of("factor")
                 } else {
-                    let smooth = (old / wavelength - of("low_freq_factor")) / (of("high_freq_factor") - of("low_freq_factor"));
+                    let smooth =
+                        (old / wavelength - of("low_freq_factor")) / (of("high_freq_factor") - of("low_freq_factor"));
                     (1.0 - smooth) * freq / of("factor") + smooth * freq
                 }
             })
