@@ -9,6 +9,7 @@ use crate::request::Job;
 use crate::script::{ScriptBackend, ScriptGeneration};
 use crate::target::{TargetBackend, TargetGeneration};
 use eyas_types::FinishReason;
+use std::sync::Arc;
 
 /// Who answers. Made with `From` out of a [`ScriptBackend`] or a target backend.
 #[derive(Debug)]
@@ -16,13 +17,14 @@ pub struct Backend(pub(crate) Kind);
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    Script(ScriptBackend),
-    Target(TargetBackend),
+    Script(Box<ScriptBackend>),
+    #[cfg_attr(not(feature = "target"), expect(dead_code, reason = "without the feature there is no model to serve"))]
+    Target(Box<TargetBackend>),
 }
 
 impl From<ScriptBackend> for Backend {
     fn from(script: ScriptBackend) -> Self {
-        Self(Kind::Script(script))
+        Self(Kind::Script(Box::new(script)))
     }
 }
 
@@ -87,7 +89,7 @@ impl Backend {
     }
 
     /// Begins one answer. Does not wait.
-    pub(crate) fn start(&self, job: &Job, path: &str) -> Result<Started, Refusal> {
+    pub(crate) fn start(&self, job: &Arc<Job>, path: &str) -> Result<Started, Refusal> {
         match &self.0 {
             Kind::Script(script) => script.start(job, path),
             Kind::Target(target) => target.start_job(job),
@@ -97,7 +99,8 @@ impl Backend {
 
 /// One answer under way.
 pub(crate) enum Generation {
-    Script(ScriptGeneration),
+    Script(Box<ScriptGeneration>),
+    #[cfg_attr(not(feature = "target"), expect(dead_code, reason = "without the feature there is no model to serve"))]
     Target(Box<TargetGeneration>),
 }
 

@@ -6,10 +6,11 @@ use crate::refusal::json_response;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
+use tokio::time::sleep;
 
 /// A fault that shows on the wire.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,42 +75,28 @@ impl WireFault {
                 json_response(StatusCode::OK, body)
             }
             Self::EmptyBody | Self::StreamEnds => json_response(StatusCode::OK, Body::empty()),
-            Self::CutBody => promised(&body, stream::iter([ok(&body[..half])])),
-            Self::ResetMidBody => {
-                let tail = stream::once(async move {
-                    reset_after_flush(&control).await;
-                    ok(b"")
-                });
-                promised(&body, futures_util::StreamExt::chain(stream::iter([ok(&body[..half])]), tail))
-            }
-            _ => {
-                let tail = stream::once(async {
-                    pending::<()>().await;
-                    ok(b"")
-                });
-                promised(&body, futures_util::StreamExt::chain(stream::iter([ok(&body[..half])]), tail))
-            }
+            Self::CutBody => half_then(&body, async { sleep(FLUSH).await }),
+            Self::ResetMidBody => half_then(&body, async move { reset_after_flush(&control).await }),
+            _ => half_then(&body, pending()),
         }
     }
 }
 
+/// Time for a write to reach the client before the connection goes.
+const FLUSH: Duration = Duration::from_millis(5);
+
 /// Resets a connection whose last write should reach the client first.
 pub(crate) async fn reset_after_flush(control: &ConnectionControl) {
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    sleep(FLUSH).await;
     control.reset();
     pending().await
 }
 
-fn ok(bytes: &[u8]) -> Result<Bytes, Infallible> {
-    Ok(Bytes::copy_from_slice(bytes))
-}
-
-/// A response that promises all of `body` and sends what the stream gives.
-fn promised(
-    body: &[u8],
-    sent: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
-) -> Response<Body> {
-    let mut response = json_response(StatusCode::OK, Body::from_stream(sent));
+/// A response that promises all of `body`, sends half of it, and ends when `end` does.
+fn half_then(body: &[u8], end: impl Future<Output = ()> + Send + 'static) -> Response<Body> {
+    let half = Ok::<_, Infallible>(Bytes::copy_from_slice(&body[..body.len() / 2]));
+    let tail = stream::once(end).filter_map(|()| async { None });
+    let mut response = json_response(StatusCode::OK, Body::from_stream(stream::iter([half]).chain(tail)));
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     response
 }

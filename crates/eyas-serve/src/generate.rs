@@ -94,7 +94,7 @@ pub(crate) async fn one_token(app: &Arc<App>) -> bool {
 
 /// Begins every job of a request; a refusal of one drops, and so aborts, the others.
 pub(crate) fn start_all(app: &Arc<App>, jobs: Vec<Job>, path: &str) -> Result<Vec<Running>, Refusal> {
-    jobs.into_iter().map(|job| Running::start(app, job, path)).collect()
+    jobs.into_iter().map(|job| Running::start(app, Arc::new(job), path)).collect()
 }
 
 async fn whole(running: &mut [Running], is_array: bool) -> Result<Vec<u8>, Refusal> {
@@ -118,7 +118,7 @@ async fn whole(running: &mut [Running], is_array: bool) -> Result<Vec<u8>, Refus
 /// One answer on its way, entered in the registry and the meters until it is dropped.
 pub(crate) struct Running {
     app: Arc<App>,
-    pub(crate) job: Job,
+    pub(crate) job: Arc<Job>,
     ticket: Ticket,
     pub(crate) generation: Generation,
     pub(crate) wire_fault: Option<WireFault>,
@@ -127,7 +127,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(app: &Arc<App>, job: Job, path: &str) -> Result<Self, Refusal> {
+    fn start(app: &Arc<App>, job: Arc<Job>, path: &str) -> Result<Self, Refusal> {
         let ticket = app
             .registry
             .enter(job.rid.clone())
@@ -159,8 +159,9 @@ impl Running {
         let Self { generation, ticket, .. } = self;
         let step = tokio::select! {
             biased;
-            step = generation.run(whole) => Some(step),
+            // First, so that an abort of everything reaches the queue before the places it frees do.
             () = ticket.aborted() => None,
+            step = generation.run(whole) => Some(step),
         };
         let finish = match step {
             Some(Ok(finish)) => finish,

@@ -123,6 +123,9 @@ impl Sampling {
         if n == 0 {
             return Some("n must be at least 1, got 0.".to_owned());
         }
+        if self.stop.iter().any(String::is_empty) {
+            return Some("stop must not hold an empty string.".to_owned());
+        }
         (self.stop.len() > 32).then(|| format!("stop must hold at most 32 strings, got {}.", self.stop.len()))
     }
 

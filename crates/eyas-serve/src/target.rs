@@ -42,7 +42,7 @@ impl std::fmt::Debug for TargetBackend {
 
 impl From<TargetBackend> for Backend {
     fn from(target: TargetBackend) -> Self {
-        Self(Kind::Target(target))
+        Self(Kind::Target(Box::new(target)))
     }
 }
 
@@ -258,6 +258,9 @@ impl TargetGeneration {
                 return self.end(end).map(Some);
             }
             if !whole && !ids.is_empty() {
+                if self.stop.is_empty() {
+                    self.text.step();
+                }
                 return Ok(None);
             }
             self.shared.changed.notified().await;
@@ -271,14 +274,14 @@ impl TargetGeneration {
             return false;
         }
         for id in ids {
+            let n_before = self.text.settled.len();
             self.text.ids.push(*id);
-            let text = self.text.so_far();
-            let hit = self.stop.iter().filter_map(|stop| Some((text.find(stop.as_str())?, stop))).min();
-            if let Some((at, stop)) = hit {
+            self.text.step();
+            if let Some((at, which)) = self.text.find(&self.stop, n_before) {
+                let stop = &self.stop[which];
                 let end = if self.no_stop_trim { at + stop.len() } else { at };
-                let finish = FinishReason::Stop { matched: Some(Matched::Text(stop.clone())) };
-                self.text.last = Some(text[..end].to_owned());
-                self.finish = Some(finish);
+                self.text.last = Some(self.text.settled[..end].to_owned());
+                self.finish = Some(FinishReason::Stop { matched: Some(Matched::Text(stop.clone())) });
                 return true;
             }
         }
@@ -351,8 +354,10 @@ struct Text {
     tokenizer: Arc<Tokenizer>,
     skip_special: bool,
     ids: Vec<u32>,
-    /// What is settled: text of `ids[..read]`.
+    /// Text that no later token changes: of `ids[..read]`.
     settled: String,
+    /// Text behind it that ends in the middle of a character.
+    tail: String,
     /// Ids from here on are decoded again, so that a token sees the one before it.
     prefix: usize,
     read: usize,
@@ -362,8 +367,16 @@ struct Text {
 
 impl Text {
     fn new(tokenizer: Arc<Tokenizer>, job: &Job) -> Self {
-        let skip_special = job.sampling.skip_special_tokens;
-        Self { tokenizer, skip_special, ids: Vec::new(), settled: String::new(), prefix: 0, read: 0, last: None }
+        Self {
+            tokenizer,
+            skip_special: job.sampling.skip_special_tokens,
+            ids: Vec::new(),
+            settled: String::new(),
+            tail: String::new(),
+            prefix: 0,
+            read: 0,
+            last: None,
+        }
     }
 
     fn decode(&self, ids: &[u32]) -> String {
@@ -371,17 +384,30 @@ impl Text {
         self.tokenizer.decode(ids, self.skip_special).unwrap_or_default()
     }
 
-    /// Text of all ids so far, decoded from the last settled place on; an unfinished character shows as U+FFFD.
-    fn so_far(&mut self) -> String {
+    /// Takes the ids that are new into the text.
+    fn step(&mut self) {
         let before = self.decode(&self.ids[self.prefix..self.read]);
         let after = self.decode(&self.ids[self.prefix..]);
-        let new = after.strip_prefix(before.as_str()).unwrap_or(&after).to_owned();
+        let new = after.strip_prefix(before.as_str()).unwrap_or_default();
         if new.ends_with('\u{fffd}') {
-            return format!("{}{new}", self.settled);
+            new.clone_into(&mut self.tail);
+            return;
         }
-        self.settled.push_str(&new);
+        self.settled.push_str(new);
+        self.tail.clear();
         (self.prefix, self.read) = (self.read, self.ids.len());
-        self.settled.clone()
+    }
+
+    /// Where the first stop string begins that ends behind `from`.
+    fn find(&self, stops: &[String], from: usize) -> Option<(usize, usize)> {
+        let hits = stops.iter().enumerate().filter_map(|(n, stop)| {
+            let mut start = from.saturating_sub(stop.len());
+            while !self.settled.is_char_boundary(start) {
+                start -= 1;
+            }
+            Some((start + self.settled[start..].find(stop.as_str())?, n))
+        });
+        hits.min()
     }
 
     /// Fixes the text: all ids at once, the last left out when it is a stop token.
@@ -391,6 +417,6 @@ impl Text {
     }
 
     fn shown(&self) -> String {
-        self.last.clone().unwrap_or_else(|| self.decode(&self.ids))
+        self.last.clone().unwrap_or_else(|| format!("{}{}", self.settled, self.tail))
     }
 }

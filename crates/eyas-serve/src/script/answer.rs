@@ -229,7 +229,7 @@ pub(crate) enum Pace {
 /// An answer under way.
 pub(crate) struct ScriptGeneration {
     cast: Arc<Cast>,
-    job: Job,
+    job: Arc<Job>,
     outline: Outline,
     n_total: usize,
     n_now: usize,
@@ -245,7 +245,7 @@ impl ScriptGeneration {
     /// `pace` is made for the number of tokens the answer will have.
     pub(crate) fn new<E>(
         cast: &Arc<Cast>,
-        job: &Job,
+        job: &Arc<Job>,
         outline: Outline,
         fault: Option<(FaultKind, Option<String>)>,
         pace: impl FnOnce(usize) -> Result<Pace, E>,
@@ -263,8 +263,7 @@ impl ScriptGeneration {
             };
         }
         let pace = pace(n_total)?;
-        // The prompt ids are needed only for their number, which the caller keeps.
-        let job = Job { input_ids: Vec::new(), ..job.clone() };
+        let job = Arc::clone(job);
         let cast = Arc::clone(cast);
         Ok(Self { cast, job, outline, n_total, n_now: 0, finish, n_text, pace, fault: kind, is_aborted: false })
     }

@@ -218,7 +218,7 @@ impl ScriptBackend {
     }
 
     /// Begins an answer, or the fault in its place.
-    pub(crate) fn start(&self, job: &Job, path: &str) -> Result<Started, Refusal> {
+    pub(crate) fn start(&self, job: &Arc<Job>, path: &str) -> Result<Started, Refusal> {
         let n = self.n_requests.fetch_add(1, Ordering::Relaxed) + 1;
         let hash = prompt_hash(&job.input_ids);
         let attempt = if self.script().count_prompts {
@@ -258,11 +258,11 @@ impl ScriptBackend {
         let fault = fault.map(|rule| (rule.kind, rule.message.clone()));
         let generation =
             ScriptGeneration::new(&self.cast, job, outline, fault, |n_total| self.pace(job, &seen, n_total, delay))?;
-        Ok(Started { generation: Generation::Script(generation), wire_fault })
+        Ok(Started { generation: Generation::Script(Box::new(generation)), wire_fault })
     }
 
     /// An id outside the vocabulary or an empty prompt.
-    fn start_impossible(&self, job: &Job) -> Result<Started, Refusal> {
+    fn start_impossible(&self, job: &Arc<Job>) -> Result<Started, Refusal> {
         match self.script().out_of_vocabulary {
             OutOfVocabulary::Die => {
                 *lock(&self.struck).entry(FaultKind::Die).or_default() += 1;
@@ -272,11 +272,11 @@ impl ScriptBackend {
         }
     }
 
-    fn nothing_but(&self, job: &Job, fault: WireFault) -> Started {
+    fn nothing_but(&self, job: &Arc<Job>, fault: WireFault) -> Started {
         let outline = Outline { pieces: Vec::new(), text: None, matched: None };
         let instant = |_| Ok::<_, std::convert::Infallible>(Pace::Instant);
         let Ok(generation) = ScriptGeneration::new(&self.cast, job, outline, None, instant);
-        Started { generation: Generation::Script(generation), wire_fault: Some(fault) }
+        Started { generation: Generation::Script(Box::new(generation)), wire_fault: Some(fault) }
     }
 
     /// The first rule that matches and has times left.

@@ -8,25 +8,25 @@ use tokio::net::TcpStream;
 
 /// What came back.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub head: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
     /// Decoded from chunks where it was chunked.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// How reading ended: an orderly close is `Ok`.
-    pub end: Result<(), io::ErrorKind>,
+    pub(crate) end: Result<(), io::ErrorKind>,
 }
 
 impl Reply {
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is UTF-8")
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(": ")?;
             key.eq_ignore_ascii_case(name).then_some(value)
@@ -34,13 +34,13 @@ impl Reply {
     }
 
     /// The data of server-sent events.
-    pub fn events(&self) -> Vec<&str> {
+    pub(crate) fn events(&self) -> Vec<&str> {
         self.text().split("\n\n").filter(|e| !e.is_empty()).map(|e| e.strip_prefix("data: ").expect("data:")).collect()
     }
 }
 
 /// Sends one request on a connection of its own and reads until the server closes it.
-pub async fn call(addr: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<Reply> {
+pub(crate) async fn call(addr: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<Reply> {
     let mut stream = open(addr, method, path, body).await?;
     let mut raw = Vec::new();
     let end = stream.read_to_end(&mut raw).await.map(|_| ()).map_err(|e| e.kind());
@@ -56,7 +56,7 @@ pub async fn call(addr: SocketAddr, method: &str, path: &str, body: &str) -> io:
 }
 
 /// Sends a request and leaves the connection open.
-pub async fn open(addr: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<TcpStream> {
+pub(crate) async fn open(addr: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(addr).await?;
     let head =
         format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -77,16 +77,16 @@ fn dechunk(mut raw: &[u8]) -> Vec<u8> {
     body
 }
 
-pub async fn post(server: &ServerHandle, path: &str, body: &str) -> Reply {
+pub(crate) async fn post(server: &ServerHandle, path: &str, body: &str) -> Reply {
     call(server.addr(), "POST", path, body).await.expect("the server answers")
 }
 
-pub async fn get(server: &ServerHandle, path: &str) -> Reply {
+pub(crate) async fn get(server: &ServerHandle, path: &str) -> Reply {
     call(server.addr(), "GET", path, "").await.expect("the server answers")
 }
 
 /// Starts a server with a script given as TOML.
-pub async fn scripted(toml: &str) -> ServerHandle {
+pub(crate) async fn scripted(toml: &str) -> ServerHandle {
     let script = Script::parse(toml).expect("the script is valid");
     let backend = ScriptBackend::new(script).expect("the script can be played");
     Server::start(backend, ServerConfig::default()).await.expect("a loopback port is free")

@@ -3,6 +3,7 @@
 use crate::client::{Reply, call, get, open, post, scripted};
 use eyas_serve::ServerHandle;
 use insta::assert_snapshot;
+use std::fmt::Write;
 use std::time::Duration;
 
 /// Short answers of known ids: the words spell the ids.
@@ -157,7 +158,7 @@ async fn refusals_in_sglangs_words_and_shapes() {
     let mut picture = String::new();
     for (name, body) in bodies {
         let reply = post(&server, "/generate", body).await;
-        picture += &format!("{name}: {} {}\n", reply.status, reply.text());
+        writeln!(picture, "{name}: {} {}", reply.status, reply.text()).expect("memory takes it");
     }
     assert_snapshot!(picture, @r#"
     too long: 400 {"error":{"message":"The input (600 tokens) is longer than the model's context length (512 tokens)."}}

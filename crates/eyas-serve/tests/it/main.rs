@@ -4,4 +4,7 @@
 mod client;
 mod faults;
 mod generate;
+mod openai;
 mod script;
+#[cfg(feature = "target")]
+mod target;
