@@ -49,4 +49,4 @@ pub(crate) fn unpack(run: &Path) -> Result<Recipe, CommandError> {
 }
 
 /// Longer than any answer of the bundled kinds.
-const MAX_NEW_TOKENS: u32 = 768;
+const MAX_NEW_TOKENS: u32 = 512;
