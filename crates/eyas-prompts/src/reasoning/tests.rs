@@ -1,9 +1,9 @@
 use super::*;
 use crate::tokenizer::SpecialTokens;
-use eyas_testkit::shared_case;
+use eyas_testkit::{shared_case, shared_dir};
 use eyas_types::{FinishReason, Flag, Matched, Span};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A byte-level tokenizer made here: ids 0–255 are the bytes, then the tokens named, of which the first `n_special` are special.
@@ -398,6 +398,73 @@ fn the_last_marker_of_the_generation_prompt_decides() {
     assert_eq!(state(&format!("{history}<|start|>assistant")), Undecided);
     assert_eq!(state(&format!("{history}<|start|>assistant<|channel|>analysis<|message|>")), Open);
     assert_eq!(state(&format!("{history}<|start|>assistant<|channel|>final<|message|>")), Closed);
+}
+
+/// Everything in a prompt that is spelt like a control token.
+fn control_spellings(prompts: &[&str]) -> Vec<String> {
+    let mut spellings = std::collections::BTreeSet::from(["]~b]".to_owned(), "[e~[".to_owned()]);
+    for prompt in prompts {
+        for (open, close) in [('<', '>'), ('[', ']')] {
+            for (at, _) in prompt.match_indices(open) {
+                let inner = prompt[at + 1..].split([close, open, ' ', '\n']).next().unwrap();
+                if !inner.is_empty() && inner.len() < 40 && prompt[at + 1 + inner.len()..].starts_with(close) {
+                    spellings.insert(format!("{open}{inner}{close}"));
+                }
+            }
+        }
+    }
+    spellings.into_iter().collect()
+}
+
+/// The prompts of every template in the fixtures: open when they end in a start marker, closed when they end in an end marker, whatever
+/// stands in system texts and histories.
+#[test]
+fn states_of_the_prompts_of_all_families() {
+    let Some(shared) = shared_dir() else { return };
+    let golden: Value =
+        serde_json::from_slice(&std::fs::read(shared.join("fixtures/golden_renders.json")).unwrap()).unwrap();
+    let formats = [
+        ("Kimi-K3", "kimi_k3"),
+        ("gpt_oss", "channels"),
+        ("gemma4", "gemma4"),
+        ("mistral", "mistral"),
+        ("seed_oss", "seed"),
+        ("MiniMax-M3", "minimax_m3"),
+        ("hunyuan", "hunyuan_hy3"),
+        ("granite-3.3", "granite"),
+        ("Apriel", "apriel"),
+    ];
+    let (mut n_open, mut n_closed, mut n_undecided) = (0, 0, 0);
+    for (file, renders) in golden["renders"].as_object().unwrap() {
+        let renders: Vec<(&String, &str)> =
+            renders.as_object().unwrap().iter().filter_map(|(key, text)| Some((key, text.as_str()?))).collect();
+        let spellings = control_spellings(&renders.iter().map(|(_, text)| *text).collect::<Vec<_>>());
+        let tokenizer = byte_tokenizer(&spellings.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+        let name = formats.iter().find(|(part, _)| file.contains(part)).map_or("think", |(_, name)| name);
+        let format = ReasoningFormat::named(name, Some(&tokenizer)).unwrap();
+        let (starts, ends): (Vec<&str>, Vec<&str>) = match &format.scheme {
+            Scheme::Tags(tags) => (
+                tags.start.iter().map(|m| m.text.as_str()).collect(),
+                tags.end.iter().map(|m| m.text.as_str()).collect(),
+            ),
+            _ => (Vec::new(), Vec::new()),
+        };
+        for (key, text) in renders.into_iter().filter(|(key, _)| !key.starts_with("full_no_genprompt")) {
+            let tail = text.trim_end();
+            let (expected, count) = if starts.iter().any(|start| tail.ends_with(start)) {
+                (Open, &mut n_open)
+            } else if ends.iter().any(|end| tail.ends_with(end)) {
+                (Closed, &mut n_closed)
+            } else {
+                (Undecided, &mut n_undecided)
+            };
+            *count += 1;
+            let state = format.think_state(&tokenizer, &tokenizer.encode(text).unwrap());
+            assert_eq!(state, expected, "{file} {key}: …{}", text.chars().rev().take(80).collect::<String>());
+        }
+    }
+    println!("{n_open} open, {n_closed} closed, {n_undecided} undecided");
+    assert!(n_open > 0 && n_closed > 0 && n_undecided > 0);
 }
 
 #[test]
