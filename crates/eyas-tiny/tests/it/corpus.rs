@@ -69,7 +69,7 @@ fn worked_answers_agree_with_plain_arithmetic() {
 fn conversions_multiply_by_the_factors_they_name() {
     for sample in held_out(12, 200).iter().filter(|sample| sample.kind == Kind::Convert) {
         let amount: u64 = sample.task.user.split(|c: char| !c.is_ascii_digit()).find_map(|d| d.parse().ok()).unwrap();
-        let factors = sample.task.thinking.lines().filter_map(|line| line.split_once(": *"));
+        let factors = sample.task.thinking.lines().filter_map(|line| line.strip_prefix("From ")?.split_once(" *"));
         let product = factors.fold(amount, |product, (_, factor)| product * factor.parse::<u64>().unwrap());
         assert_eq!(sample.task.answer, text(&product.to_string()), "{}", sample.task.user);
     }

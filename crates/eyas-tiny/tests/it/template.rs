@@ -16,13 +16,13 @@ fn render(context: &Value) -> String {
         Ok::<_, minijinja::Error>(minijinja::Value::from_safe_string(python_json(&value)))
     });
     environment.add_template("chat", chat::TEMPLATE).unwrap();
-    environment.get_template("chat").unwrap().render(minijinja::Value::from_serialize(context)).unwrap()
+    environment.get_template("chat").unwrap().render(minijinja::value::Serde(context)).unwrap()
 }
 
 #[test]
 fn the_template_renders_the_prompts_of_training() {
     let mut rng = Rng::new(9, 0);
-    let samples: Vec<_> = (0..300).map(|_| training_sample(&mut rng, usize::MAX)).collect();
+    let samples: Vec<_> = (0..2000).map(|_| training_sample(&mut rng, usize::MAX)).collect();
     assert!(samples.iter().any(|s| s.kind == Kind::Tool && s.system.is_some()), "one tool sample has a system prompt");
     assert!(samples.iter().any(|s| !s.thinks), "one sample does not think");
     for sample in samples {
