@@ -157,8 +157,11 @@ async fn stops_by_token_and_by_text() {
     let word = format!("t{} t{}", ids[2], ids[3]);
     body["sampling_params"]["stop"] = json!(word);
     let by_text = answer(&server, body).await;
-    assert_eq!(by_text["output_ids"], json!(ids[..4]));
-    assert_eq!(by_text["text"], format!("t{} t{} ", ids[0], ids[1]));
+    // The same words may come up sooner.
+    let n = (1..=12).find(|n| words(&json!(ids[..*n])).contains(&word)).expect("they are there");
+    let text = words(&json!(ids[..n]));
+    assert_eq!(by_text["output_ids"], json!(ids[..n]));
+    assert_eq!(by_text["text"], text[..text.find(&word).expect("they are there")]);
     assert_eq!(by_text["meta_info"]["finish_reason"], json!({"type": "stop", "matched": word}));
 }
 
