@@ -17,9 +17,6 @@ pub(crate) struct Seen {
 /// Multiply-adds under which a step is not worth handing to other threads.
 const PARALLEL_WORK: usize = 2_000_000;
 
-/// Values worked on together.
-const LANES: usize = 8;
-
 /// Attention of one layer.
 ///
 /// `query`: rows of `row_len` values, of which the first `n_heads * head_dim` are the queries after rope; `out`: `[n_tokens, n_heads * head_dim]`.
@@ -66,85 +63,45 @@ fn attend_heads(
     out: &mut [f32],
 ) {
     let shape = kv.shape();
-    let group = query.len() / shape.n_kv_heads;
-    let pair = 2 * shape.head_dim;
-    let groups = query.chunks_exact(group).zip(out.chunks_exact_mut(group)).enumerate();
-    for (kv_head, (query, out)) in groups {
-        let head = Head { kv, layer_idx, kv_head, n_tokens };
-        // Two heads at once on the same keys and values: enough independent sums to fill the pipeline.
-        for (query, out) in query.chunks(pair).zip(out.chunks_mut(pair)) {
-            if query.len() == pair {
-                head.attend::<2>(query, scores, out)
-            } else {
-                head.attend::<1>(query, scores, out)
-            }
+    let head_dim = shape.head_dim;
+    let group = query.len() / (shape.n_kv_heads * head_dim);
+    let scale = 1.0 / (head_dim as f32).sqrt();
+    let n_blocks = n_tokens.div_ceil(BLOCK_TOKENS);
+    for (head, (query, out)) in query.chunks_exact(head_dim).zip(out.chunks_exact_mut(head_dim)).enumerate() {
+        let kv_head = head / group;
+        scores.resize(n_blocks * BLOCK_TOKENS, 0.0);
+        for ((keys, _), scores) in kv.head(layer_idx, kv_head).zip(scores.chunks_exact_mut(BLOCK_TOKENS)) {
+            block_scores(query, keys, scale, scores);
         }
-    }
-}
-
-/// Keys and values that one or more query heads look at.
-struct Head<'a> {
-    kv: &'a KvCache,
-    layer_idx: usize,
-    kv_head: usize,
-    n_tokens: usize,
-}
-
-impl Head<'_> {
-    /// `query`, `out`: `[N_HEADS, head_dim]`.
-    #[inline(always)]
-    fn attend<const N_HEADS: usize>(&self, query: &[f32], scores: &mut Vec<f32>, out: &mut [f32]) {
-        let head_dim = query.len() / N_HEADS;
-        let scale = 1.0 / (head_dim as f32).sqrt();
-        let n_blocks = self.n_tokens.div_ceil(BLOCK_TOKENS);
-        let row_len = n_blocks * BLOCK_TOKENS;
-        scores.resize(N_HEADS * row_len, 0.0);
-        for (block_idx, (keys, _)) in self.kv.head(self.layer_idx, self.kv_head).take(n_blocks).enumerate() {
-            let sums = block_scores::<N_HEADS>(query, keys);
-            for (scores, sums) in scores.chunks_exact_mut(row_len).zip(sums) {
-                for (score, sum) in scores[block_idx * BLOCK_TOKENS..].iter_mut().zip(sums) {
-                    *score = sum * scale;
-                }
-            }
-        }
-        let mut totals = [0f32; N_HEADS];
-        for (scores, total) in scores.chunks_exact_mut(row_len).zip(&mut totals) {
-            *total = softmax_numerators(&mut scores[..self.n_tokens]);
-        }
+        scores.truncate(n_tokens);
+        let sum = softmax_numerators(scores);
         out.fill(0.0);
-        for (block_idx, (_, values)) in self.kv.head(self.layer_idx, self.kv_head).take(n_blocks).enumerate() {
-            let first = block_idx * BLOCK_TOKENS;
-            let n_tokens = BLOCK_TOKENS.min(self.n_tokens - first);
-            let weights = std::array::from_fn(|head| &scores[head * row_len + first..][..n_tokens]);
-            add_weighted::<N_HEADS>(weights, values, out);
+        for ((_, values), weights) in kv.head(layer_idx, kv_head).zip(scores.chunks(BLOCK_TOKENS)) {
+            add_weighted(weights, values, out);
         }
-        for (out, total) in out.chunks_exact_mut(head_dim).zip(totals) {
-            let inverse = 1.0 / total;
-            out.iter_mut().for_each(|value| *value *= inverse);
-        }
+        let inverse = 1.0 / sum;
+        out.iter_mut().for_each(|value| *value *= inverse);
     }
 }
 
-/// `sums[h][t] = Σ_i query[h, i] keys[i, t]`; `query` is `[N_HEADS, head_dim]`, `keys` `[head_dim, BLOCK_TOKENS]`.
+/// `scores[t] = scale × Σ_i query[i] keys[i, t]`; `keys` is `[head_dim, BLOCK_TOKENS]`.
 #[inline(always)]
-fn block_scores<const N_HEADS: usize>(query: &[f32], keys: &[f32]) -> [[f32; BLOCK_TOKENS]; N_HEADS] {
-    let head_dim = query.len() / N_HEADS;
-    let queries: [&[f32]; N_HEADS] = std::array::from_fn(|head| &query[head * head_dim..][..head_dim]);
-    let mut sums = [[0f32; BLOCK_TOKENS]; N_HEADS];
-    for (i, keys) in keys.as_chunks::<BLOCK_TOKENS>().0.iter().take(head_dim).enumerate() {
-        for (sums, query) in sums.iter_mut().zip(queries) {
-            let query = query[i];
-            for (sum, key) in sums.iter_mut().zip(keys) {
-                *sum += query * key;
-            }
+fn block_scores(query: &[f32], keys: &[f32], scale: f32, scores: &mut [f32]) {
+    let mut sums = [0f32; BLOCK_TOKENS];
+    for (&query, keys) in query.iter().zip(keys.chunks_exact(BLOCK_TOKENS)) {
+        for (sum, &key) in sums.iter_mut().zip(keys) {
+            *sum += query * key;
         }
     }
-    sums
+    for (score, sum) in scores.iter_mut().zip(sums) {
+        *score = sum * scale;
+    }
 }
 
 /// Replaces scores by `e^(score - max)` and returns their sum, taken in eight lanes.
 #[inline(always)]
 fn softmax_numerators(scores: &mut [f32]) -> f32 {
+    const LANES: usize = 8;
     let mut max = [f32::NEG_INFINITY; LANES];
     for chunk in scores.chunks(LANES) {
         for (max, &score) in max.iter_mut().zip(chunk) {
@@ -162,60 +119,39 @@ fn softmax_numerators(scores: &mut [f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// `out[h] += Σ_t weights[h][t] × values[t]`; `values` is `[BLOCK_TOKENS, head_dim]`, `out` `[N_HEADS, head_dim]`.
+/// `out += Σ_t weights[t] × values[t]`; `values` is `[BLOCK_TOKENS, head_dim]`.
 #[inline(always)]
-fn add_weighted<const N_HEADS: usize>(weights: [&[f32]; N_HEADS], values: &[f32], out: &mut [f32]) {
-    let head_dim = out.len() / N_HEADS;
+fn add_weighted(weights: &[f32], values: &[f32], out: &mut [f32]) {
+    let head_dim = out.len();
     let mut at = 0;
-    while head_dim - at >= 4 * LANES {
-        add_weighted_columns::<N_HEADS, 4>(weights, values, at, out);
-        at += 4 * LANES;
+    while head_dim - at >= 32 {
+        add_weighted_columns::<32>(weights, values, at, out);
+        at += 32;
     }
-    while head_dim - at >= LANES {
-        add_weighted_columns::<N_HEADS, 1>(weights, values, at, out);
-        at += LANES;
+    while head_dim - at >= 8 {
+        add_weighted_columns::<8>(weights, values, at, out);
+        at += 8;
     }
-    for (weights, out) in weights.into_iter().zip(out.chunks_exact_mut(head_dim)) {
-        for (i, out) in out.iter_mut().enumerate().skip(at) {
-            for (&weight, values) in weights.iter().zip(values.chunks_exact(head_dim)) {
-                *out += weight * values[i];
-            }
-        }
+    while at < head_dim {
+        add_weighted_columns::<1>(weights, values, at, out);
+        at += 1;
     }
 }
 
-/// The `N × LANES` columns from `at` on of [`add_weighted`], with the sums held in registers.
+/// The columns `[at, at + N)` of [`add_weighted`], with the sums held in registers. Two heads at once on the same keys and values were tried
+/// and are half as fast: the compiler runs out of registers.
 #[inline(always)]
-fn add_weighted_columns<const N_HEADS: usize, const N: usize>(
-    weights: [&[f32]; N_HEADS],
-    values: &[f32],
-    at: usize,
-    out: &mut [f32],
-) {
-    let head_dim = out.len() / N_HEADS;
-    let n_tokens = weights[0].len();
-    let weights = weights.map(|weights| &weights[..n_tokens]);
-    let mut sums = [[[0f32; LANES]; N]; N_HEADS];
-    for t in 0..n_tokens {
-        let values = &values[t * head_dim + at..][..N * LANES];
-        let (values, _) = values.as_chunks::<LANES>();
-        for lane in 0..N {
-            for head in 0..N_HEADS {
-                sums[head][lane] = multiply_add(sums[head][lane], weights[head][t], values[lane]);
-            }
+fn add_weighted_columns<const N: usize>(weights: &[f32], values: &[f32], at: usize, out: &mut [f32]) {
+    let head_dim = out.len();
+    let out = &mut out[at..][..N];
+    let mut sums = [0f32; N];
+    sums.copy_from_slice(out);
+    for (&weight, values) in weights.iter().zip(values.chunks_exact(head_dim)) {
+        for (sum, &value) in sums.iter_mut().zip(&values[at..][..N]) {
+            *sum += weight * value;
         }
     }
-    for (sums, out) in sums.iter().zip(out.chunks_exact_mut(head_dim)) {
-        for (out, sum) in out[at..].iter_mut().zip(sums.as_flattened()) {
-            *out += sum;
-        }
-    }
-}
-
-/// `sums + weight × values`.
-#[inline(always)]
-fn multiply_add(sums: [f32; LANES], weight: f32, values: [f32; LANES]) -> [f32; LANES] {
-    std::array::from_fn(|lane| sums[lane] + weight * values[lane])
+    out.copy_from_slice(&sums);
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ pub(crate) trait WeightSource {
         Ok(Linear::dense(&weight, parts.iter().map(|(_, n_out)| n_out).sum(), n_in, dtype)?)
     }
 
-    #[doc(hidden)]
+    /// The parts named, each quantized anew.
     fn read_as_q8_0(&mut self, parts: &[(String, usize)], n_in: usize) -> Result<Vec<QTensor>, WeightError> {
         let mut tensors = Vec::new();
         for (name, n_out) in parts {
@@ -160,7 +160,7 @@ pub(crate) trait WeightSource {
         Ok(tensors)
     }
 
-    #[doc(hidden)]
+    /// The parts named, as stored; none where one of them is not quantized.
     fn read_all_quantized(&mut self, parts: &[(String, usize)], n_in: usize) -> Result<Vec<QTensor>, WeightError> {
         let mut tensors = Vec::new();
         for (name, n_out) in parts {
