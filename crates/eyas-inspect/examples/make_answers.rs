@@ -1,14 +1,6 @@
 //! Writes a file of generated answers for benchmarks: `make_answers BYTES SEED OUT [clean] [ids]`, with what is planted in `OUT.truth.txt`.
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "a tool for the bench, not for data")]
 
-#[expect(
-    missing_docs,
-    unreachable_pub,
-    dead_code,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "shared with the tests"
-)]
 #[path = "../tests/it/generator.rs"]
 mod generator;
 

@@ -1,5 +1,7 @@
 //! One row, understood: which location won for each field, and what the row says of its answer.
 
+use memchr::memmem::Finder;
+
 use crate::{
     locations::{Field, Locations, Take},
     scan::{Captured, Captures, Kind, text},
@@ -166,7 +168,7 @@ fn parse_number(text: &[u8]) -> Option<u64> {
         clippy::cast_sign_loss,
         reason = "checked to be a whole number in range"
     )]
-    (value >= 0.0 && value <= 9e15 && value.fract() == 0.0).then_some(value as u64)
+    ((0.0..=9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
 /// Sum of an array of whole numbers, given with its brackets.
@@ -200,22 +202,36 @@ pub(crate) struct Markers {
     pub(crate) channel: bool,
 }
 
-impl Markers {
-    pub(crate) fn any(self) -> bool {
-        self.opening || self.closing || self.channel
+/// Looks for [`Markers`]; made once, because building a search costs as much as searching a short text.
+#[derive(Debug, Clone)]
+pub(crate) struct MarkerSearch {
+    think: Finder<'static>,
+    open: Finder<'static>,
+    close: Finder<'static>,
+    channel: Finder<'static>,
+}
+
+impl MarkerSearch {
+    pub(crate) fn new() -> Self {
+        Self {
+            think: Finder::new("think"),
+            open: Finder::new("[THINK]"),
+            close: Finder::new("[/THINK]"),
+            channel: Finder::new("<|channel|>"),
+        }
     }
 
     /// Looks for markers in raw string bytes. `escaped_ascii`: plain letters may be hidden behind escapes.
-    pub(crate) fn find(raw: &[u8], escaped_ascii: bool) -> Self {
+    pub(crate) fn find(&self, raw: &[u8], escaped_ascii: bool) -> Markers {
         if escaped_ascii {
-            return Self::find_plain(text::unescape(raw).as_bytes());
+            return self.find_plain(text::unescape(raw).as_bytes());
         }
-        Self::find_plain(raw)
+        self.find_plain(raw)
     }
 
-    fn find_plain(text: &[u8]) -> Self {
-        let mut markers = Self::default();
-        for at in memchr::memmem::find_iter(text, b"think") {
+    fn find_plain(&self, text: &[u8]) -> Markers {
+        let mut markers = Markers::default();
+        for at in self.think.find_iter(text) {
             let (before, after) = (&text[..at], &text[at + 5..]);
             let tag = after.starts_with(b">") || after.starts_with(b"ing>") || after.starts_with("▷".as_bytes());
             if !tag {
@@ -226,10 +242,16 @@ impl Markers {
                 before.ends_with(b"</") || before.ends_with(b"<\\/") || before.ends_with("◁/".as_bytes());
             markers.opening |= before.ends_with(b"<") || before.ends_with("◁".as_bytes());
         }
-        markers.opening |= memchr::memmem::find(text, b"[THINK]").is_some();
-        markers.closing |= memchr::memmem::find(text, b"[/THINK]").is_some();
-        markers.channel = memchr::memmem::find(text, b"<|channel|>").is_some();
+        markers.opening |= self.open.find(text).is_some();
+        markers.closing |= self.close.find(text).is_some();
+        markers.channel = self.channel.find(text).is_some();
         markers
+    }
+}
+
+impl Markers {
+    pub(crate) fn any(self) -> bool {
+        self.opening || self.closing || self.channel
     }
 }
 
@@ -266,7 +288,7 @@ mod tests {
     #[test]
     fn markers_are_tags_and_not_words() {
         let find = |text: &str| {
-            let markers = Markers::find(text.as_bytes(), text.contains("\\u00"));
+            let markers = MarkerSearch::new().find(text.as_bytes(), text.contains("\\u00"));
             (markers.opening, markers.closing, markers.channel)
         };
         assert_eq!(find("I think > you"), (false, false, false));

@@ -81,7 +81,7 @@ impl ArraySplit {
         if self.state == State::Element {
             rows.unfinished_element();
         }
-        rows.set_text_bytes(self.n_bytes);
+        rows.passed(self.n_bytes);
     }
 
     fn before(&mut self, byte: u8) {

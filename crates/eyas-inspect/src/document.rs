@@ -205,6 +205,12 @@ pub struct AnswerCounts {
     pub empty_content: u64,
     /// Of `empty_content`: the cap fell inside the reasoning.
     pub empty_content_truncated: u64,
+    /// Of `answers`: reasoning and content, 200 characters or more together, repeat those of an earlier answer word for word.
+    #[serde(default)]
+    pub repeated: u64,
+    /// Whether `repeated` is estimated from a sample, because there are too many answers to hold.
+    #[serde(default)]
+    pub repeated_estimated: bool,
     /// Given up by a run, from the `failed.jsonl` beside the answers: not rows of the files above.
     pub given_up: u64,
     /// Why they were given up, most frequent first.

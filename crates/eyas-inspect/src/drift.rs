@@ -117,7 +117,8 @@ impl Series {
 
     /// Means of the first 50, 100, 200, 500, … against the mean of all; none that covers the whole file.
     pub(crate) fn first_n(&self) -> Vec<FirstN> {
-        let round = |n: u64| matches!(n / 10_u64.pow(n.ilog10()), 1 | 2 | 5) && n % 10_u64.pow(n.ilog10()) == 0;
+        let round =
+            |n: u64| matches!(n / 10_u64.pow(n.ilog10()), 1 | 2 | 5) && n.is_multiple_of(10_u64.pow(n.ilog10()));
         let whole = self.total.mean();
         let shown = self.firsts.iter().filter(|part| round(part.n) && part.n < self.total.n);
         shown

@@ -60,7 +60,7 @@ fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -73,7 +73,7 @@ fn percent(count: u64, whole: u64) -> String {
     let percent = 100.0 * count as f64 / whole.max(1) as f64;
     if count == whole || count == 0 {
         format!("{percent:.0} %")
-    } else if percent < 0.1 || percent > 99.9 {
+    } else if !(0.1..=99.9).contains(&percent) {
         format!("{percent:.3} %")
     } else {
         format!("{percent:.1} %")
@@ -130,7 +130,8 @@ fn rows(inspection: &Inspection, found: &mut Vec<Finding>) {
     for class in &rows.malformed_by_class {
         let mut message = format!("{}: {}", n(class.count, "unreadable row"), class.meaning);
         if class.recoverable > 0 {
-            message += &format!("; {} could be had back out of them", n(class.recoverable, "whole record"));
+            let records = n(class.recoverable, "whole record");
+            message.extend(["; ", &records, " could be had back out of them"]);
         }
         let advice = match class.class.as_str() {
             "torn" | "fused" | "nul" => {
@@ -267,6 +268,24 @@ fn answers(inspection: &Inspection, facts: &Facts<'_>, found: &mut Vec<Finding>)
                 whole,
                 message,
                 "keep one row of each: a resume by position, or two writers, wrote them twice",
+            ),
+        );
+    }
+    if answers.repeated > 0 {
+        let about = if answers.repeated_estimated { "about " } else { "" };
+        let message = format!(
+            "{about}{} that repeat an earlier one word for word (of 200 characters and more)",
+            n(answers.repeated, "answer")
+        );
+        push(
+            None,
+            finding(
+                "repeated_answers",
+                Severity::Warning,
+                answers.repeated,
+                whole,
+                message,
+                "keep one of each, unless the prompts differ and the target answers them alike",
             ),
         );
     }
@@ -545,7 +564,7 @@ pub(crate) fn verdict(inspection: &Inspection) -> Verdict {
     let (level, action) = match (worst, with_advice) {
         (Some(worst), Some(finding)) => {
             let level = if worst.severity == Severity::Error { VerdictLevel::Damaged } else { VerdictLevel::Findings };
-            (level, format!("first {}: {}", finding.kind, finding.advice))
+            (level, format!("{} ({})", finding.advice, finding.kind))
         }
         (Some(_), None) => (VerdictLevel::Findings, "nothing that needs doing".to_owned()),
         (None, _) => (VerdictLevel::Clean, "nothing to mend: ready for training".to_owned()),

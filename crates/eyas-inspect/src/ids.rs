@@ -63,6 +63,41 @@ impl Ids {
     }
 }
 
+/// Which texts occur, by hash, on a sample where there are too many.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Texts {
+    hashes: Vec<u64>,
+    zero_bits: u32,
+}
+
+impl Texts {
+    /// Notes a text.
+    pub(crate) fn add(&mut self, hash: u64) {
+        if kept(hash, self.zero_bits) {
+            self.hashes.push(hash);
+            while self.hashes.len() > MAX_HASHES {
+                self.zero_bits += 1;
+                let zero_bits = self.zero_bits;
+                self.hashes.retain(|hash| kept(*hash, zero_bits));
+            }
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.zero_bits = self.zero_bits.max(other.zero_bits);
+        let zero_bits = self.zero_bits;
+        self.hashes.retain(|hash| kept(*hash, zero_bits));
+        other.hashes.into_iter().for_each(|hash| self.add(hash));
+    }
+
+    /// How many texts had been seen before, and whether that is an estimate.
+    pub(crate) fn repeated(mut self) -> (u64, bool) {
+        self.hashes.sort_unstable();
+        let repeated = self.hashes.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        (repeated << self.zero_bits, self.zero_bits > 0)
+    }
+}
+
 fn kept(hash: u64, zero_bits: u32) -> bool {
     hash.trailing_zeros() >= zero_bits
 }

@@ -235,6 +235,7 @@ fn lengths(plan: &InspectPlan, tally: &Tally, unit: Unit) -> Lengths {
 
 fn answers(tally: &Tally, given_up: BTreeMap<String, u64>) -> AnswerCounts {
     let given_up_in_all: u64 = given_up.values().sum();
+    let (repeated, repeated_estimated) = tally.texts.clone().repeated();
     AnswerCounts {
         answers: tally.answers(),
         finished: tally.finished,
@@ -244,6 +245,8 @@ fn answers(tally: &Tally, given_up: BTreeMap<String, u64>) -> AnswerCounts {
         without_answer: tally.without_answer,
         empty_content: tally.odd(Odd::EmptyContent).count,
         empty_content_truncated: tally.empty_content_truncated,
+        repeated,
+        repeated_estimated,
         given_up: given_up_in_all,
         given_up_by_cause: named(given_up.into_iter(), given_up_in_all),
     }

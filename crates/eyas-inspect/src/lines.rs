@@ -11,6 +11,8 @@ use crate::{
 const READ: usize = 1 << 20;
 /// The buffer goes back to its usual size when a line beyond this has passed.
 const LARGE: usize = 4 << 20;
+/// No plan holds longer lines: positions in a line are 32 bits.
+pub(crate) const MAX_LINE: usize = 1 << 30;
 /// Where a record may begin inside a bad line is tried at most so often.
 const MAX_TRIES: usize = 8;
 
@@ -93,7 +95,7 @@ impl<'p> LineScan<'p> {
     }
 
     fn keep_unfinished(&mut self) {
-        if self.too_long_from.is_none() && self.used > self.plan.max_line_bytes {
+        if self.too_long_from.is_none() && self.used > self.plan.max_line_bytes.min(MAX_LINE) {
             self.too_long_from = Some(self.base);
         }
         if self.too_long_from.is_some() {
@@ -155,9 +157,9 @@ impl<'p> LineScan<'p> {
         self.rows.counter.tally.in_progress += 1;
     }
 
-    /// Notes bytes that went by outside elements.
-    pub(crate) fn set_text_bytes(&mut self, n: u64) {
-        self.base = n;
+    /// Notes that `n` bytes went by as elements of an array and between them.
+    pub(crate) fn passed(&mut self, n: u64) {
+        self.base += n;
         self.used = 0;
     }
 }

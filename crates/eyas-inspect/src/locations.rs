@@ -186,6 +186,9 @@ pub enum PathError {
         /// The known ones.
         known: String,
     },
+    /// More locations than can be looked for.
+    #[error("too many locations")]
+    TooMany,
     /// Not a path.
     #[error("`{path}` is not a path: {problem}")]
     Malformed {
@@ -283,7 +286,7 @@ fn known() -> Vec<(Field, String)> {
     add_all(Field::StatusCode, list(&["response.status_code", "status_code"]));
     add_all(Field::Error, list(&[
         "cause", "error.message", "error.code", "error.type", "error", "error_message", "response_errors", "response.body.error.message", "response.body.error", "exception",
-        "meta_info.finish_reason.message", "finish_reason.message", "finish.message",
+        "meta_info.finish_reason.message", "finish_reason.message", "finish.message", "attempts[0].class",
         
     ]));
     add_all(Field::Kept, list(&["kept"]));
@@ -338,11 +341,15 @@ pub(crate) enum Elements {
     Messages(NodeId),
 }
 
+/// Longest key of a location, bytes.
+const MAX_KEY: usize = 62;
+
 /// A place in the row that some location passes or ends at.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Keys that lead on, grouped by length.
+    /// Keys that lead on, by length; those of length n are at `starts[n]..starts[n + 1]`.
     keys: Vec<(Box<[u8]>, NodeId)>,
+    starts: [u8; MAX_KEY + 2],
     pub(crate) elements: Elements,
     /// Slots that take this value, and slots that take its length or sum.
     pub(crate) value_slots: Vec<u16>,
@@ -350,8 +357,23 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Puts the keys in order of length.
+    fn index(&mut self) {
+        self.keys.sort_by_key(|(key, _)| key.len());
+        for (length, start) in self.starts.iter_mut().enumerate() {
+            let shorter = self.keys.iter().filter(|(key, _)| key.len() < length).count();
+            *start = u8::try_from(shorter).unwrap_or(u8::MAX);
+        }
+    }
+
     fn new() -> Self {
-        Self { keys: Vec::new(), elements: Elements::None, value_slots: Vec::new(), array_slots: Vec::new() }
+        Self {
+            keys: Vec::new(),
+            starts: [0; MAX_KEY + 2],
+            elements: Elements::None,
+            value_slots: Vec::new(),
+            array_slots: Vec::new(),
+        }
     }
 }
 
@@ -373,13 +395,16 @@ impl Locations {
             this.add(field, &path)?;
         }
         for node in &mut this.nodes {
-            node.keys.sort_by_key(|(key, _)| key.len());
+            node.index();
         }
         Ok(this)
     }
 
     fn add(&mut self, field: Field, path: &str) -> Result<(), PathError> {
         let (take, steps) = parse(path)?;
+        if self.nodes.len() + steps.len() > usize::from(NodeId::MAX) {
+            return Err(PathError::TooMany);
+        }
         if self.slots.iter().any(|slot| slot.field == field && slot.path == path) {
             return Ok(());
         }
@@ -395,7 +420,7 @@ impl Locations {
                 }
             };
         }
-        let slot = self.slots.len() as u16;
+        let slot = u16::try_from(self.slots.len()).map_err(|_| PathError::TooMany)?;
         let node = &mut self.nodes[usize::from(at)];
         match take {
             Take::Value => node.value_slots.push(slot),
@@ -406,8 +431,10 @@ impl Locations {
     }
 
     fn new_node(&mut self) -> NodeId {
+        // Beyond what a node id can say a location leads nowhere; `add` refuses that many locations before.
+        let node = NodeId::try_from(self.nodes.len()).unwrap_or(NOWHERE);
         self.nodes.push(Node::new());
-        (self.nodes.len() - 1) as NodeId
+        node
     }
 
     fn key(&mut self, at: NodeId, key: &str) -> NodeId {
@@ -435,9 +462,13 @@ impl Locations {
     /// The node behind `key` of an object at `at`.
     #[inline(always)]
     pub(crate) fn child(&self, at: NodeId, key: &[u8]) -> NodeId {
-        let keys = &self.nodes[usize::from(at)].keys;
-        for (known, node) in keys {
-            if known.len() == key.len() && **known == *key {
+        let here = &self.nodes[usize::from(at)];
+        if key.len() > MAX_KEY {
+            return NOWHERE;
+        }
+        let same_length = usize::from(here.starts[key.len()])..usize::from(here.starts[key.len() + 1]);
+        for (known, node) in here.keys.get(same_length).unwrap_or_default() {
+            if **known == *key {
                 return *node;
             }
         }
@@ -473,6 +504,9 @@ fn parse(path: &str) -> Result<(Take, Vec<Step<'_>>), PathError> {
         };
         if key.is_empty() {
             return Err(malformed("a key is empty"));
+        }
+        if key.len() > MAX_KEY {
+            return Err(malformed("a key is longer than 62 bytes"));
         }
         steps.push(Step::Key(key));
         match index {

@@ -25,7 +25,7 @@ pub struct InspectPlan {
     pub n_examples: usize,
     /// Whether the target reasons. `None` (default): it does when any answer holds reasoning, and when none does, that is said.
     pub expect_reasoning: Option<bool>,
-    /// Longest line that is held in memory, bytes. Longer lines are counted as `too_long` and not parsed. Default 64 MiB.
+    /// Longest line that is held in memory, bytes. Longer lines are counted as `too_long` and not parsed. Default 64 MiB, at most 1 GiB.
     pub max_line_bytes: usize,
     /// Lines from this length on are remarked as `huge_line`, bytes. Default 8 MiB.
     pub huge_line_bytes: usize,

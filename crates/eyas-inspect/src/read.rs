@@ -107,7 +107,8 @@ fn read_once(plan: &InspectPlan, locations: &Locations, input: &InputFile) -> Re
     if scanned.no_final_newline {
         events.push(FileEvent::NoFinalNewline);
     }
-    let change = before.compare(path, &metadata, (compression == Compression::None).then_some(scanned.text_bytes));
+    let was_read = compression == Compression::None && not_text(&before.head).is_none();
+    let change = before.compare(path, &metadata, was_read.then_some(scanned.text_bytes));
     let bytes = if metadata.is_file() { metadata.len() } else { scanned.text_bytes };
     Ok((FileRead { scanned, layout, compression, bytes, events }, change))
 }
@@ -150,7 +151,8 @@ fn pump(plan: &InspectPlan, stream: &mut dyn Read, rows: &mut LineScan<'_>) -> P
         rows.byte_order_mark();
     }
     let layout = layout_of(&rows.space()[..beginning]);
-    let mut split = (layout != Layout::JsonLines).then(|| ArraySplit::new(layout, plan.max_line_bytes));
+    let mut split =
+        (layout != Layout::JsonLines).then(|| ArraySplit::new(layout, plan.max_line_bytes.min(crate::lines::MAX_LINE)));
     let mut chunk = Vec::new();
     let mut n = beginning;
     loop {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use crate::{
-    answer::{Fate, Fields, Markers, fate, whole_number},
+    answer::{Fate, Fields, MarkerSearch, Markers, fate, whole_number},
     document::Place,
     drift::Series,
-    ids::Ids,
+    ids::{Ids, Texts},
     lengths::LengthCounts,
     locations::{Field, Locations},
     plan::InspectPlan,
@@ -15,6 +17,8 @@ use crate::{
 
 /// Characters of an excerpt.
 const EXCERPT: usize = 80;
+/// Characters from which an answer that occurs twice is remarkable; `Yes.` is not.
+const MIN_REPEATED: u64 = 200;
 /// Groups that are kept apart in one way to cut; what comes after is folded together.
 const MAX_GROUPS: usize = 200;
 
@@ -182,6 +186,7 @@ pub(crate) struct Tally {
     pub(crate) groups: [Groups; CUTS.len()],
     pub(crate) along: Along,
     pub(crate) ids: Ids,
+    pub(crate) texts: Texts,
     pub(crate) verify_rows: u64,
     pub(crate) verify_tokens: u64,
     pub(crate) verify_steps: u64,
@@ -240,6 +245,7 @@ impl Tally {
             groups: Default::default(),
             along: Along::default(),
             ids: Ids::default(),
+            texts: Texts::default(),
             verify_rows: 0,
             verify_tokens: 0,
             verify_steps: 0,
@@ -302,6 +308,7 @@ impl Tally {
             own.merge(its);
         }
         self.ids.merge(other.ids);
+        self.texts.merge(other.texts);
         self.verify_rows += other.verify_rows;
         self.verify_tokens += other.verify_tokens;
         self.verify_steps += other.verify_steps;
@@ -360,12 +367,25 @@ pub(crate) struct Counter<'p> {
     locations: &'p Locations,
     dataset: &'p [u8],
     pub(crate) tally: Tally,
+    markers: MarkerSearch,
+    /// A row with a token count was seen: lengths in characters will not be asked for.
+    has_tokens: bool,
+    /// Where escapes are undone for hashing.
+    buffer: Vec<u8>,
 }
 
 impl<'p> Counter<'p> {
     pub(crate) fn new(plan: &'p InspectPlan, locations: &'p Locations, dataset: &'p str) -> Self {
         let tally = Tally::new(plan, locations);
-        Self { plan, locations, dataset: dataset.as_bytes(), tally }
+        Self {
+            plan,
+            locations,
+            dataset: dataset.as_bytes(),
+            tally,
+            markers: MarkerSearch::new(),
+            has_tokens: false,
+            buffer: Vec::new(),
+        }
     }
 
     /// Counts a scanned row; malformed ones are counted by the reader, who looks closer at them first.
@@ -429,6 +449,9 @@ impl<'p> Counter<'p> {
         self.groups(fields, dataset, truncated, &parts, &lengths, region);
         self.along(truncated, &parts, &lengths);
         self.identity(fields, region);
+        if lengths.characters >= MIN_REPEATED {
+            self.repetition(fields, region);
+        }
         self.speculation(fields, lengths.tokens, region);
         self.conflicts(fields, scanner, at);
         self.timing(fields, region);
@@ -465,9 +488,14 @@ impl<'p> Counter<'p> {
         } else {
             (&mut tally.finished_tokens, &mut tally.finished_characters)
         };
-        by_characters.add(reasoning + content);
+        if !self.has_tokens {
+            by_characters.add(reasoning + content);
+        }
         match tokens {
-            Some(tokens) => by_tokens.add(tokens),
+            Some(tokens) => {
+                self.has_tokens = true;
+                by_tokens.add(tokens);
+            }
             None => tally.see(Odd::NoCount, at),
         }
         if reasoning > 0 {
@@ -502,7 +530,7 @@ impl<'p> Counter<'p> {
         let reasoning = fields.get(Field::Reasoning);
         let content = fields.get(Field::Content);
         let captured = reasoning.is_some_and(|found| found.holds()) || reasoning_span.is_some_and(|n| n > 0);
-        let markers = content_markers(content, region);
+        let markers = content_markers(&self.markers, content, region);
         if captured {
             tally.reasoning_captured += 1;
             if markers.any() {
@@ -581,7 +609,9 @@ impl<'p> Counter<'p> {
             if let Some(tokens) = lengths.tokens {
                 group.tokens.add(tokens);
             }
-            group.characters.add(lengths.characters);
+            if !self.has_tokens {
+                group.characters.add(lengths.characters);
+            }
         }
     }
 
@@ -590,7 +620,9 @@ impl<'p> Counter<'p> {
         if let Some(tokens) = lengths.tokens {
             along.tokens.add(tokens as f64);
         }
-        along.characters.add(lengths.characters as f64);
+        if !self.has_tokens {
+            along.characters.add(lengths.characters as f64);
+        }
         along.captured.add(f64::from(u8::from(parts.captured)));
         along.truncated.add(f64::from(u8::from(truncated)));
     }
@@ -601,6 +633,23 @@ impl<'p> Counter<'p> {
         let turn = fields.word(Field::Turn, region);
         let dataset = fields.word(Field::Dataset, region).unwrap_or(self.dataset);
         self.tally.ids.add(dataset, id, conversation, turn);
+    }
+
+    /// Notes the text of an answer, reasoning and content, however it is spelled.
+    fn repetition(&mut self, fields: &Fields, region: &[u8]) {
+        let mut hash = 0;
+        for field in [Field::Reasoning, Field::Content] {
+            let Some(found) = fields.get(field).filter(|found| found.value.kind == Kind::String) else { continue };
+            let raw = found.value.of(region);
+            hash = if found.value.unicode_escaped {
+                self.buffer.clear();
+                text::decode_unicode_into(raw, &mut self.buffer);
+                xxh3_64_with_seed(&self.buffer, hash)
+            } else {
+                xxh3_64_with_seed(raw, hash)
+            };
+        }
+        self.tally.texts.add(hash);
     }
 
     fn speculation(&mut self, fields: &Fields, tokens: Option<u64>, region: &[u8]) {
@@ -667,9 +716,9 @@ struct Parts {
     empty_content: bool,
 }
 
-fn content_markers(content: Option<crate::answer::Found>, region: &[u8]) -> Markers {
+fn content_markers(search: &MarkerSearch, content: Option<crate::answer::Found>, region: &[u8]) -> Markers {
     match content.map(|found| found.value) {
-        Some(value) if value.kind == Kind::String => Markers::find(value.of(region), value.ascii_escaped),
+        Some(value) if value.kind == Kind::String => search.find(value.of(region), value.ascii_escaped),
         _ => Markers::default(),
     }
 }

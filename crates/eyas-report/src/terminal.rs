@@ -1,7 +1,8 @@
 //! The inspection as text for a terminal: one screen, the most important last.
 
 use eyas_inspect::{
-    AnswerCounts, Compression, FileEvent, FileReport, Finding, Inspection, Layout, LengthStats, Place, Severity, Unit,
+    AnswerCounts, Compression, FieldReport, FileEvent, FileReport, Finding, Inspection, Layout, LengthStats, Place,
+    Severity, Unit,
 };
 
 use crate::{
@@ -118,15 +119,31 @@ impl Page {
         }
     }
 
+    /// Fields found in one place in every answer share a line; the others have one each.
     fn fields(&mut self, inspection: &Inspection) {
+        let whole = inspection.answers.answers;
+        if whole == 0 {
+            return;
+        }
+        let everywhere = |field: &&FieldReport| field.used.len() == 1 && field.absent == 0;
+        let (plain, mixed): (Vec<&FieldReport>, Vec<&FieldReport>) = inspection.fields.iter().partition(everywhere);
         let mut label = "fields";
-        for field in &inspection.fields {
+        if !plain.is_empty() {
+            let name = |field: &&FieldReport| match field.used.first() {
+                Some(used) if used.path != field.field => format!("{} at {}", field.field, used.path),
+                _ => field.field.clone(),
+            };
+            let names: Vec<String> = plain.iter().map(name).collect();
+            self.entry(label, &format!("in all {} answers: {}", count(whole), names.join(" · ")));
+            label = "";
+        }
+        for field in mixed {
             let mut parts: Vec<String> =
                 field.used.iter().map(|used| format!("{} {}", used.path, count(used.rows))).collect();
-            if field.used.is_empty() {
-                parts.push("not found".to_owned());
-            } else if field.absent > 0 {
-                parts.push(format!("absent {}", count(field.absent)));
+            match (field.used.is_empty(), field.absent) {
+                (true, _) => parts.push("not found".to_owned()),
+                (false, 0) => {}
+                (false, absent) => parts.push(format!("absent {}", count(absent))),
             }
             self.entry(label, &format!("{}: {}", field.field, parts.join(" · ")));
             label = "";
@@ -135,6 +152,9 @@ impl Page {
 
     fn lengths(&mut self, inspection: &Inspection) {
         let lengths = &inspection.lengths;
+        if inspection.answers.answers == 0 {
+            return;
+        }
         let unit = unit_name(lengths.unit);
         let mut table = Table::new(&[unit, "n", "mean", "median", "stdev", "P90", "P95", "P99", "max"]);
         let mut add = |name: &str, stats: &LengthStats| {
@@ -237,7 +257,7 @@ impl Page {
                 ("no field", reasoning.absent),
             ];
             for (name, n) in others.into_iter().filter(|(_, n)| *n > 0) {
-                text += &format!(" · {name} {}", count(n));
+                text = format!("{text} · {name} {}", count(n));
             }
             self.entry("reasoning", &text);
         }
@@ -291,13 +311,24 @@ impl Page {
         else {
             return;
         };
-        let mut table =
-            Table::new(&["data set", "answers", "cut", "empty", "reasoning", "mean", "median", "P90", "max"]);
+        let mut table = Table::new(&[
+            "data set",
+            "answers",
+            "failed",
+            "truncated",
+            "empty",
+            "reasoning",
+            "mean",
+            "median",
+            "P90",
+            "max",
+        ]);
         for group in grouping.groups.iter().take(MAX_GROUPS) {
             let stats = &group.completion;
             table.row(vec![
-                shorten(&group.name, 28),
+                shorten(&group.name, 24),
                 count(group.answers),
+                count(group.failed),
                 count(group.truncated),
                 count(group.empty_content),
                 percent(group.reasoning_captured as f64 / group.answers.max(1) as f64),
@@ -367,7 +398,7 @@ fn describe_file(file: &FileReport) -> String {
         Layout::WrappedArray => ", an array inside a JSON object",
     };
     for event in &file.events {
-        text += &match event {
+        let event = match event {
             FileEvent::Grew { by_bytes } => format!(", grew by {} meanwhile", bytes(*by_bytes)),
             FileEvent::Shrank => ", shrank and was read again".to_owned(),
             FileEvent::Replaced => ", was replaced and read again".to_owned(),
@@ -379,6 +410,7 @@ fn describe_file(file: &FileReport) -> String {
             FileEvent::NoFinalNewline => ", no newline at the end".to_owned(),
             FileEvent::NotText { looks_like } => format!(", looks like {looks_like}"),
         };
+        text.push_str(&event);
     }
     text
 }
@@ -396,7 +428,7 @@ fn describe_answers(answers: &AnswerCounts) -> String {
         ("given up by the run", answers.given_up),
     ];
     for (name, n) in others.into_iter().filter(|(_, n)| *n > 0) {
-        text += &format!("; {name} {}", count(n));
+        text = format!("{text}; {name} {}", count(n));
     }
     if answers.failed > 0 {
         let causes: Vec<String> = answers
@@ -405,7 +437,7 @@ fn describe_answers(answers: &AnswerCounts) -> String {
             .take(4)
             .map(|cause| format!("{} {}", cause.name, count(cause.count)))
             .collect();
-        text += &format!(" ({})", causes.join(" · "));
+        text = format!("{text} ({})", causes.join(" · "));
     }
     text
 }
@@ -414,7 +446,7 @@ fn describe_place(inspection: &Inspection, place: &Place) -> String {
     let path = inspection.files.get(place.file).map_or("", |file| file.path.as_str());
     let mut text = format!("first at {path}:{} (byte {})", place.line, place.at_byte.unwrap_or(place.byte));
     if !place.excerpt.is_empty() {
-        text += &format!(": {}", place.excerpt);
+        text = format!("{text}: {}", place.excerpt);
     }
     text
 }
@@ -492,7 +524,7 @@ impl Table {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 let pad = " ".repeat(width - cell.chars().count());
-                line += &if column == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
+                line.extend(if column == 0 { ["", cell, &pad] } else { ["  ", &pad, cell] });
             }
             line
         };

@@ -22,14 +22,23 @@ pub(crate) struct Captured {
     pub(crate) size: u32,
     /// The string holds escapes.
     pub(crate) escaped: bool,
+    /// The string holds `\u` escapes.
+    pub(crate) unicode_escaped: bool,
     /// The string holds `\u` escapes of characters that need none.
     pub(crate) ascii_escaped: bool,
 }
 
 impl Captured {
     /// No value at no place, to build others from.
-    pub(crate) const NOTHING: Self =
-        Self { kind: Kind::Null, start: 0, end: 0, size: 0, escaped: false, ascii_escaped: false };
+    pub(crate) const NOTHING: Self = Self {
+        kind: Kind::Null,
+        start: 0,
+        end: 0,
+        size: 0,
+        escaped: false,
+        unicode_escaped: false,
+        ascii_escaped: false,
+    };
 
     /// Its bytes.
     pub(crate) fn of<'a>(&self, region: &'a [u8]) -> &'a [u8] {

@@ -1,5 +1,7 @@
 //! The scan of one row.
 
+#![expect(clippy::cast_possible_truncation, reason = "positions in a region: lines are held up to 1 GiB")]
+
 use super::{
     BLOCK, Blocks, Captured, Captures, Fault, Kind, PADDING, Remark,
     text::{hex4, unescape_into},
@@ -53,6 +55,7 @@ struct Stretch {
     /// Position of the closing quote.
     end: usize,
     escaped: bool,
+    unicode_escaped: bool,
     ascii_escaped: bool,
     lone_surrogate: bool,
     /// Code points.
@@ -156,6 +159,7 @@ impl<'l> Scanner<'l> {
                                 end: text.end as u32,
                                 size: text.size,
                                 escaped: text.escaped,
+                                unicode_escaped: text.unicode_escaped,
                                 ascii_escaped: text.ascii_escaped,
                             },
                         );
@@ -443,6 +447,7 @@ impl<'l> Scanner<'l> {
                             }
                             b'u' => {
                                 let (len, lone, ascii) = unicode_escape(region, here)?;
+                                text.unicode_escaped = true;
                                 text.lone_surrogate |= lone;
                                 text.ascii_escaped |= ascii;
                                 beyond += len - 1;

@@ -138,11 +138,8 @@ fn code_points_are_counted_whatever_their_spelling() {
 
 /// As Python's `json.dumps` writes it by default.
 fn ascii_json(text: &str) -> String {
-    let mut out = String::from("\"");
-    for unit in text.encode_utf16() {
-        out += &format!("\\u{unit:04x}");
-    }
-    out + "\""
+    let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    format!("\"{units}\"")
 }
 
 #[test]

@@ -50,6 +50,26 @@ pub(crate) fn unescape_into(raw: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(rest);
 }
 
+/// Undoes the `\u` escapes only: what writers differ in. Two spellings of one text become the same bytes, at the cost of a copy where there
+/// are such escapes and at none where there are not.
+pub(crate) fn decode_unicode_into(raw: &[u8], text: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        text.extend_from_slice(&rest[..at]);
+        let used = if rest.get(at + 1) == Some(&b'u') {
+            let (value, length) = unicode_escape(&rest[at..]);
+            let mut utf8 = [0; 4];
+            text.extend_from_slice(value.unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut utf8).as_bytes());
+            length
+        } else {
+            text.extend_from_slice(&rest[at..(at + 2).min(rest.len())]);
+            2
+        };
+        rest = rest.get(at + used..).unwrap_or_default();
+    }
+    text.extend_from_slice(rest);
+}
+
 /// The character of the `\u` escape (or pair of escapes) at the start of `raw`, and how many bytes it takes; `None` for half a pair.
 fn unicode_escape(raw: &[u8]) -> (Option<char>, usize) {
     let Some(first) = raw.get(2..).and_then(hex4) else { return (None, 2) };
@@ -73,8 +93,7 @@ pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     let head = &bytes[..bytes.len().min(4 * limit)];
     let text = String::from_utf8_lossy(head);
     let mut out = String::new();
-    let mut n = 0;
-    for c in text.chars() {
+    for (n, c) in text.chars().enumerate() {
         if n == limit {
             out.push('…');
             return out;
@@ -84,7 +103,6 @@ pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
         } else {
             out.push(c);
         }
-        n += 1;
     }
     if head.len() < bytes.len() {
         out.push('…');

@@ -149,7 +149,7 @@ fn a_run_folder_is_read_by_data_set_with_what_was_given_up() {
     write("prepared/math/prompts.jsonl", "{\"sample_id\":\"a\"}\n");
     write(
         "prepared/math/failed.jsonl",
-        "{\"schema\":\"eyas.failed/1\",\"sample_id\":\"z\",\"permanent\":true,\"attempts\":[]}\n",
+        "{\"schema\":\"eyas.failed/1\",\"sample_id\":\"z\",\"permanent\":true,\"attempts\":[{\"attempt\":1,\"class\":\"status_400\",\"message\":\"too long\"}]}\n",
     );
     write("prepared/code/raw_responses.jsonl", &row("a", 100));
     let inspection = look(&[run.path()]);
@@ -157,5 +157,6 @@ fn a_run_folder_is_read_by_data_set_with_what_was_given_up() {
     let by_name: Vec<(&str, u64, u64)> =
         groups.iter().map(|group| (group.name.as_str(), group.answers, group.completion.sum)).collect();
     assert_eq!(by_name, [("code", 1, 100), ("math", 2, 40)]);
+    assert_eq!(inspection.answers.given_up_by_cause[0].name, "status_400");
     assert_eq!((inspection.answers.given_up, inspection.conversations.duplicate_ids), (1, 0));
 }

@@ -4,8 +4,11 @@
 //! P95 4,660, P99 6,849). Everything is drawn from one seed with arithmetic that is the same on every machine: no `ln` or `exp` of the
 //! platform is used.
 
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "draws from small ranges")]
+
 use std::{
     collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     io::Write,
 };
 
@@ -138,7 +141,7 @@ pub(crate) struct Truth {
     pub(crate) n_bytes: u64,
     /// Good rows swallowed by damage.
     pub(crate) lost: u64,
-    pub(crate) duplicate_answers: u64,
+    pub(crate) repeated: u64,
     pub(crate) loops: u64,
 }
 
@@ -231,6 +234,7 @@ pub(crate) fn write(recipe: &Recipe, out: &mut impl Write) -> std::io::Result<Tr
         recipe,
         truth: Truth::default(),
         seen: HashSet::new(),
+        texts: HashSet::new(),
         last: Body::default(),
         next_id: 0,
     };
@@ -290,6 +294,8 @@ struct Made {
     tokens: u32,
     prompt_tokens: u32,
     duplicate_answer: bool,
+    /// Hash of reasoning and content as they stand in the file, and whether they are 200 characters and more.
+    text: (u64, bool),
     looped: bool,
 }
 
@@ -298,6 +304,7 @@ struct Maker<'a> {
     recipe: &'a Recipe,
     truth: Truth,
     seen: HashSet<String>,
+    texts: HashSet<u64>,
     last: Body,
     next_id: u64,
 }
@@ -345,7 +352,6 @@ impl Maker<'_> {
         truth.answers += 1;
         truth.truncated += u64::from(made.truncated);
         truth.empty_content += u64::from(made.empty_content);
-        truth.duplicate_answers += u64::from(made.duplicate_answer);
         truth.loops += u64::from(made.looped);
         truth.prompt_tokens += u64::from(made.prompt_tokens);
         match made.reasoning {
@@ -361,6 +367,7 @@ impl Maker<'_> {
             *truth.by_location.entry(made.location).or_default() += 1;
             truth.lengths.push(made.tokens);
         }
+        truth.repeated += u64::from(made.text.1 && !self.texts.insert(made.text.0));
         truth.duplicate_ids += u64::from(!self.seen.insert(made.id.clone()));
     }
 
@@ -550,6 +557,18 @@ impl Maker<'_> {
             }
         }
         line.push(b'}');
+        if faults {
+            let reasoning = if made.reasoning == "captured" { body.reasoning.clone() } else { String::new() };
+            let content = match (made.empty_content, made.reasoning) {
+                (true, _) => String::new(),
+                (_, "leaked") => format!("<think>{}</think>{}", body.reasoning, body.content),
+                _ => body.content.clone(),
+            };
+            let n = reasoning.chars().count() + content.chars().count();
+            let mut hasher = DefaultHasher::new();
+            (reasoning, content).hash(&mut hasher);
+            made.text = (hasher.finish(), n >= 200);
+        }
         self.last = if made.failed { Body::default() } else { body };
         made
     }

@@ -116,7 +116,8 @@ fn every_planted_fault_is_found_exactly() {
             (answers.answers, answers.truncated, answers.failed),
             (truth.answers, truth.truncated, truth.failed)
         );
-        assert_eq!(answers.empty_content, truth.empty_content);
+        assert_eq!((answers.empty_content, answers.repeated), (truth.empty_content, truth.repeated));
+        assert!(truth.repeated > 0);
         let reasoning = &inspection.reasoning;
         assert_eq!(
             (reasoning.captured, reasoning.null, reasoning.empty, reasoning.absent, reasoning.leaked),

@@ -88,3 +88,19 @@ fn cutting_and_replacing_is_noticed_and_never_counted_wrong() {
     });
     println!("noticed {noticed} of 40");
 }
+
+#[test]
+fn marks_and_other_formats_are_no_change_of_the_file() {
+    let marked = |rows: &str| [b"\xef\xbb\xbf", rows.as_bytes()].concat();
+    for (content, n_rows) in [(marked(ROW), 1), (marked(&format!("[{},{}]", ROW.trim(), ROW.trim())), 2)] {
+        let (_folder, path) = file("marked.json", &content);
+        let inspection = look(&[&path]);
+        assert_eq!((inspection.rows.parsed, inspection.files[0].text_bytes), (n_rows, content.len() as u64));
+        assert!(inspection.files[0].events.is_empty() || inspection.files[0].events == [FileEvent::NoFinalNewline]);
+        assert_eq!(inspection.remarks[0].class, "byte_order_mark");
+    }
+    for (content, name) in [(b"\xff\xfe{\0\"\0".to_vec(), "UTF-16"), (b"PAR1....PAR1".to_vec(), "Parquet")] {
+        let (_folder, path) = file("other.jsonl", content);
+        assert_eq!(look(&[&path]).files[0].events, [FileEvent::NotText { looks_like: name.to_owned() }]);
+    }
+}
