@@ -1,5 +1,5 @@
-//! A small SGLang-compatible server over the embedded target (`TargetBackend`, feature `target`, on by default), or over a script of lengths, latencies and faults
-//! ([`ScriptBackend`]): the embedded default, and the test bench of everything that talks to a server.
+//! A small SGLang-compatible server: over the embedded target (`TargetBackend`; feature `target`, on by default), or over a script of lengths,
+//! latencies and faults ([`ScriptBackend`]). It is the embedded default, and the test bench of everything that talks to a server.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

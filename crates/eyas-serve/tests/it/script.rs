@@ -171,3 +171,15 @@ fn scripts_that_make_no_sense_are_refused_by_name() {
     );
     assert!(problem(r#"{"lengths":{"law":"fixed","tokens":5,"x":1}}"#).contains("unknown field `x`"));
 }
+
+/// The sample in the documentation of the file is a script.
+#[test]
+fn the_documented_sample_can_be_played() {
+    let source = include_str!("../../src/script/config.rs");
+    let (_, rest) = source.split_once("//! ```toml\n").expect("the sample begins");
+    let (sample, _) = rest.split_once("//! ```\n").expect("the sample ends");
+    let sample: Vec<&str> = sample.lines().map(|line| line.trim_start_matches("//!").trim_start()).collect();
+    let script = Script::parse(&sample.join("\n")).expect("the sample is a script");
+    assert_eq!(script.faults.len(), 2);
+    ScriptBackend::new(script).expect("it can be played");
+}
