@@ -1,6 +1,6 @@
 //! What is shown while answers come in: bars on a terminal, whole lines elsewhere.
 //!
-//! Without a terminal the first line comes at once and then one every ten seconds, also while nothing finishes, so that work can be told
+//! Without a terminal the first line comes after a second and then one every ten seconds, also while nothing finishes, so that work can be told
 //! from a hang in a log file.
 
 use crate::talk::{Talk, duration, thousands};
@@ -38,7 +38,7 @@ impl Progress {
     /// Shows an event.
     pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started(snapshot) | Event::Progress(snapshot) => self.progress(snapshot),
+            Event::Progress(snapshot) => self.progress(snapshot),
             Event::Retrying { sample_id, class, message, attempt, pause, .. } if *attempt == 1 => {
                 self.detail(format!("retrying `{sample_id}` in {}: {class}: {message}", duration(pause.as_secs_f64())));
             }

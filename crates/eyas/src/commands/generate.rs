@@ -182,7 +182,7 @@ async fn answer(
     manifest.save(run)?;
 
     let cancel = Cancel::new();
-    let listener = tokio::spawn(listen_for_ctrl_c(cancel.clone()));
+    let listener = tokio::spawn(listen_for_signals(cancel.clone()));
     let sets: Vec<_> =
         opened.datasets().iter().map(|set| (set.name.clone(), set.total, set.answered + set.failed)).collect();
     let mut progress = Progress::new(talk, &sets);
@@ -200,9 +200,25 @@ async fn answer(
     Ok((document, ending))
 }
 
-/// Each Ctrl-C goes one step further: drain, then leave.
-async fn listen_for_ctrl_c(cancel: Cancel) {
-    while tokio::signal::ctrl_c().await.is_ok() {
+/// Each Ctrl-C goes one step further: drain, then leave. `SIGTERM`, which schedulers send before they kill, counts as one.
+async fn listen_for_signals(cancel: Cancel) {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+    loop {
+        #[cfg(unix)]
+        let terminated = async {
+            match &mut terminate {
+                Some(terminate) => terminate.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        #[cfg(not(unix))]
+        let terminated = std::future::pending::<Option<()>>();
+        tokio::select! {
+            Ok(()) = tokio::signal::ctrl_c() => {}
+            Some(()) = terminated => {}
+            else => return,
+        }
         cancel.press();
     }
 }

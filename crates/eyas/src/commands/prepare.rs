@@ -60,11 +60,13 @@ impl PrepareDocument {
         self.datasets.iter().find(|dataset| dataset.report.dataset == name)
     }
 
-    /// 1 when rows were rejected, else 0.
+    /// 1 when rows were rejected or a file broke off, else 0.
     pub(crate) fn ending(&self) -> Ending {
         // Leaving out what lies behind `max_prompts` is what was asked for.
         let unasked = |dataset: &DatasetDocument| {
-            dataset.report.rejected_by_reason.iter().any(|(reason, n)| reason != "over_max_prompts" && *n > 0)
+            let rejected = &dataset.report.rejected_by_reason;
+            dataset.report.broken_files().next().is_some()
+                || rejected.iter().any(|(reason, n)| reason != "over_max_prompts" && *n > 0)
         };
         if self.datasets.iter().any(unasked) { Ending::Findings } else { Ending::Done }
     }
@@ -214,7 +216,7 @@ fn show_report(report: &PrepareReport, rejected: &Path, talk: Talk) {
         let kinds: Vec<_> = report.repaired_by_kind.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
         talk.say(format!("{}: mended or noticed: {}", report.dataset, kinds.join(", ")));
     }
-    for file in report.files.iter().filter(|file| file.broken.is_some()) {
+    for file in report.broken_files() {
         talk.warn(format!("{} could not be read to its end: {}", file.path, file.emptiness()));
     }
     for example in report.examples.iter().filter(|example| example.reason != "over_max_prompts").take(3) {

@@ -73,11 +73,18 @@ pub(crate) fn post(url: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{url}: {error}: {body}"))
 }
 
-/// A proxy that hands bytes through unchanged and keeps what the server said.
+/// A proxy that hands bytes through unchanged and keeps what was said on each connection.
 pub(crate) struct Tap {
     /// Base URL to use in the server's place.
     pub(crate) url: String,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    heard: Arc<Mutex<Vec<Heard>>>,
+}
+
+/// Both directions of one connection.
+#[derive(Default)]
+struct Heard {
+    asked: Vec<u8>,
+    answered: Vec<u8>,
 }
 
 impl Tap {
@@ -86,57 +93,59 @@ impl Tap {
         let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let heard: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
         let all = heard.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&upstream).expect("the server is up");
-                let (mut to_server, mut from_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                std::thread::spawn(move || {
-                    std::io::copy(&mut from_client, &mut to_server).ok();
-                    to_server.shutdown(std::net::Shutdown::Write).ok();
-                });
                 let index = {
                     let mut all = all.lock().unwrap();
-                    all.push(Vec::new());
+                    all.push(Heard::default());
                     all.len() - 1
                 };
-                let all = all.clone();
-                std::thread::spawn(move || listen(server, client, |bytes| all.lock().unwrap()[index].extend(bytes)));
+                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let (asked, answered) = (all.clone(), all.clone());
+                std::thread::spawn(move || pass(from, to, |bytes| asked.lock().unwrap()[index].asked.extend(bytes)));
+                std::thread::spawn(move || pass(server, client, |bytes| answered.lock().unwrap()[index].answered.extend(bytes)));
             }
         });
         Self { url, heard }
     }
 
-    /// Every JSON body that the server sent, over all connections.
-    pub(crate) fn bodies(&self) -> Vec<Value> {
-        self.heard.lock().unwrap().iter().flat_map(|stream| bodies(stream)).collect()
+    /// Every request with the answer it got, as JSON; those without a JSON body are left out.
+    pub(crate) fn exchanges(&self) -> Vec<(Value, Value)> {
+        let heard = self.heard.lock().unwrap();
+        let pairs = heard.iter().flat_map(|heard| bodies(&heard.asked).into_iter().zip(bodies(&heard.answered)));
+        pairs.filter_map(|(asked, answered)| Some((asked?, answered?))).collect()
     }
 }
 
-fn listen(mut server: TcpStream, mut client: TcpStream, mut keep: impl FnMut(&[u8])) {
+fn pass(mut from: TcpStream, mut to: TcpStream, mut keep: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 64 << 10];
-    while let Ok(n) = server.read(&mut buffer) {
-        if n == 0 || client.write_all(&buffer[..n]).is_err() {
+    while let Ok(n) = from.read(&mut buffer) {
+        if n == 0 {
             break;
         }
         keep(&buffer[..n]);
+        if to.write_all(&buffer[..n]).is_err() {
+            break;
+        }
     }
-    client.shutdown(std::net::Shutdown::Write).ok();
+    to.shutdown(std::net::Shutdown::Write).ok();
 }
 
-/// Bodies of a stream of HTTP/1.1 answers with `content-length`.
-fn bodies(mut stream: &[u8]) -> Vec<Value> {
+/// Bodies of a stream of HTTP/1.1 messages, in order; one without `content-length` has none.
+fn bodies(mut stream: &[u8]) -> Vec<Option<Value>> {
     let mut found = Vec::new();
     while let Some(end) = stream.windows(4).position(|window| window == b"\r\n\r\n") {
         let head = String::from_utf8_lossy(&stream[..end]).to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).expect("a content-length");
-        let length: usize = length.trim().parse().expect("a number");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.map_or(0, |length| length.trim().parse().expect("a number"));
         let body = &stream[end + 4..];
         if body.len() < length {
             break;
         }
-        found.extend(serde_json::from_slice::<Value>(&body[..length]).ok());
+        found.push(serde_json::from_slice(&body[..length]).ok());
         stream = &body[length..];
     }
     found
