@@ -44,7 +44,7 @@ impl NewFile {
     /// Puts the file in its place: sync, rename, sync of the folder.
     pub(super) fn publish(mut self) -> io::Result<()> {
         self.flush()?;
-        self.file.sync()?;
+        self.file.syncer().sync()?;
         RealFs.rename(&self.temporary, &self.path)?;
         self.published = true;
         match self.path.parent() {
