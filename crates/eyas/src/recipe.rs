@@ -387,7 +387,17 @@ mod tests {
     #[test]
     fn the_reference_describes_every_key() {
         let reference = include_str!("../../../docs/recipe.md");
-        for table in ["", "[target]", "[reasoning]", "[[dataset]]", "[sampling]", "[generate]", "[embedded]", "[gates]", "[inspect]"] {
+        for table in [
+            "",
+            "[target]",
+            "[reasoning]",
+            "[[dataset]]",
+            "[sampling]",
+            "[generate]",
+            "[embedded]",
+            "[gates]",
+            "[inspect]",
+        ] {
             let problem = Recipe::parse(&format!("{table}\nzzz = 1")).expect_err("an unknown key is an error");
             let (_, known) = problem.message.split_once("expected").expect("the message lists the known keys");
             for key in known.split('`').skip(1).step_by(2) {

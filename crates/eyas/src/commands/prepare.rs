@@ -91,7 +91,7 @@ pub(crate) fn execute(settled: &Settled, again: bool, talk: Talk) -> Result<Prep
     let before = PrepareDocument::of_manifest(&manifest);
     let reasoning_format = format!("{} ({})", files.format.name(), files.format.why());
     talk.say(format!("reasoning format: {reasoning_format}"));
-    let max_tokens = files.context_len.map(|context| context.saturating_sub(recipe.sampling.max_new_tokens).max(1));
+    let max_tokens = room_for_prompts(files.context_len, recipe.sampling.max_new_tokens)?;
     let inputs = files.inputs.clone();
     let renderer = files.into_renderer()?;
 
@@ -121,6 +121,18 @@ pub(crate) fn execute(settled: &Settled, again: bool, talk: Talk) -> Result<Prep
     manifest.prepare = serde_json::to_value(&document).ok();
     manifest.save(run)?;
     Ok(document)
+}
+
+/// What the target's context leaves for a prompt, tokens; `None` where the context is not known.
+fn room_for_prompts(context_len: Option<u32>, max_new_tokens: u32) -> Result<Option<u32>, CommandError> {
+    let Some(context_len) = context_len else { return Ok(None) };
+    match context_len.checked_sub(max_new_tokens) {
+        None | Some(0) => Err(CommandError::usage(anyhow::anyhow!(
+            "max_new_tokens {max_new_tokens} leaves no room for a prompt: the target's context is {context_len} tokens"
+        ))
+        .hint("lower `max_new_tokens` under `[sampling]`, or give --max-new-tokens")),
+        room => Ok(room),
+    }
 }
 
 fn plan(settled: &Settled, dataset: &DatasetRecipe, max_tokens: Option<u32>) -> Result<PreparePlan, CommandError> {

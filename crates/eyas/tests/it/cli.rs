@@ -39,7 +39,10 @@ impl Drop for Served {
 
 /// A script whose answers are made of the bundled target's tokens.
 fn script(more: &str) -> String {
-    format!("tokenizer = {:?}\nlengths = {{ law = \"uniform\", min = 8, max = 40 }}\n{more}", model().join("tokenizer.json"))
+    format!(
+        "tokenizer = {:?}\nlengths = {{ law = \"uniform\", min = 8, max = 40 }}\n{more}",
+        model().join("tokenizer.json")
+    )
 }
 
 fn model() -> PathBuf {
@@ -61,6 +64,9 @@ fn stage(verb: &str, dir: &Path, more: &[&str]) -> Vec<String> {
     let mut args: Vec<String> = [verb, "--run", "run", "--model"].map(String::from).to_vec();
     args.push(model().display().to_string());
     args.extend(["--data".into(), dir.join("rows.jsonl").display().to_string()]);
+    if !more.contains(&"--max-new-tokens") {
+        args.extend(["--max-new-tokens", "64"].map(String::from));
+    }
     args.extend(more.iter().map(|&arg| arg.to_owned()));
     args
 }
@@ -102,7 +108,10 @@ fn a_server_without_reasoning_parser_gives_reasoning_in_every_row() {
 fn a_model_that_never_thinks_is_said_at_once_and_stops_the_run() {
     let dir = tempfile::tempdir().unwrap();
     rows(dir.path(), 300);
-    let served = Served::script(dir.path(), &script("latency = { model = \"per_answer\", ttft_ms = 20 }\n[reasoning]\npattern = \"never_thinks\"\n"));
+    let served = Served::script(
+        dir.path(),
+        &script("latency = { model = \"per_answer\", ttft_ms = 20 }\n[reasoning]\npattern = \"never_thinks\"\n"),
+    );
     ok(dir.path(), &stage("prepare", dir.path(), &[]), 0);
     let args = ["generate", "--run", "run", "--endpoint", &served.url, "--concurrency", "8", "--reasoning", "on"];
     let told = stderr(dir.path(), &args, 5);
@@ -168,9 +177,13 @@ fn ux_01_a_log_file_shows_life_from_the_first_seconds_and_ctrl_c_prints_the_resu
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let start = Instant::now();
-    let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains("in flight")).expect("a line of progress");
+    let first =
+        lines.by_ref().map_while(Result::ok).find(|line| line.contains("in flight")).expect("a line of progress");
     assert!(start.elapsed() < Duration::from_secs(5), "the first line came after {:?}", start.elapsed());
-    assert!(first.contains("0 of 20 done, 4 in flight") && first.contains("ETA unknown until the first answer"), "{first}");
+    assert!(
+        first.contains("0 of 20 done, 4 in flight") && first.contains("ETA unknown until the first answer"),
+        "{first}"
+    );
 
     for _ in 0..2 {
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -187,7 +200,7 @@ fn ux_02_nothing_kept_is_an_error_with_the_reason() {
     let Some(case) = eyas_testkit::shared_case("UX-02") else { return };
     let dir = tempfile::tempdir().unwrap();
     let recipe = format!(
-        "[target]\nmodel = {:?}\n[[dataset]]\nname = \"d\"\npath = {:?}\nmin_prompt_tokens = 10000\n",
+        "[target]\nmodel = {:?}\n[[dataset]]\nname = \"d\"\npath = {:?}\nmin_prompt_tokens = 10000\n[sampling]\nmax_new_tokens = 64\n",
         model(),
         case.path("jsonl")
     );
@@ -226,7 +239,10 @@ fn mistakes_are_told_with_what_to_do() {
         hint: did you mean `concurrency`?
         ");
     });
-    eyas_testkit::write_file(&dir.path().join("eyas.toml"), b"[target]\nmodel = 'nowhere'\n[[dataset]]\npath = 'none.jsonl'\n");
+    eyas_testkit::write_file(
+        &dir.path().join("eyas.toml"),
+        b"[target]\nmodel = 'nowhere'\n[[dataset]]\npath = 'none.jsonl'\n",
+    );
     insta::assert_snapshot!(told(&["prepare"], 2), @"error: data set `none`: there is no `none.jsonl`");
     insta::assert_snapshot!(told(&["inspect", "none.jsonl"], 2), @"error: there is no `none.jsonl`");
     rows(dir.path(), 3);
@@ -234,6 +250,18 @@ fn mistakes_are_told_with_what_to_do() {
     let unreachable: Vec<&str> = unreachable.iter().map(String::as_str).collect();
     let text = told(&unreachable, 4);
     assert!(text.contains("http://127.0.0.1:9") && text.contains("hint: start it"), "{text}");
+}
+
+#[test]
+fn an_answer_longer_than_the_context_is_refused_before_anything_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    rows(dir.path(), 3);
+    let args = stage("prepare", dir.path(), &["--max-new-tokens", "2048"]);
+    let told = stderr(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>(), 2);
+    assert!(
+        told.contains("max_new_tokens 2048 leaves no room for a prompt: the target's context is 1024 tokens"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -247,7 +275,9 @@ fn every_command_explains_itself() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
-    let rows: String = (0..2000).map(|i| format!("{{\"id\":{i},\"content\":\"a\",\"usage\":{{\"completion_tokens\":{i}}}}}\n")).collect();
+    let rows: String = (0..2000)
+        .map(|i| format!("{{\"id\":{i},\"content\":\"a\",\"usage\":{{\"completion_tokens\":{i}}}}}\n"))
+        .collect();
     eyas_testkit::write_file(&dir.path().join("a.jsonl"), rows.as_bytes());
     let mut child =
         eyas().args(["inspect", "a.jsonl", "--json"]).current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
@@ -260,7 +290,8 @@ fn a_closed_pipe_is_no_error() {
 fn the_embedded_engine_takes_the_same_path() {
     let dir = tempfile::tempdir().unwrap();
     rows(dir.path(), 6);
-    let args = stage("run", dir.path(), &["--engine", "embedded", "--temperature", "0", "--max-new-tokens", "256", "--json"]);
+    let args =
+        stage("run", dir.path(), &["--engine", "embedded", "--temperature", "0", "--max-new-tokens", "256", "--json"]);
     let document = document(&ok(dir.path(), &args, 0));
     assert_eq!(document["generate"]["answered"], 6, "{document:#}");
     assert_eq!(document["inspect"]["schema"], "eyas.inspect/1");

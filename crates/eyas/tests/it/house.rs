@@ -80,7 +80,7 @@ fn runtimes_stay_in_their_rooms() {
         ("hyper", &["eyas-client", "eyas-serve"]),
         ("axum", &["eyas-serve"]),
         ("candle-core", &["eyas-nn", "eyas-target", "eyas-tiny"]),
-        ("clap", &["eyas"]),
+        ("clap", &["eyas", "eyas-tiny"]),
         ("anyhow", &["eyas", "eyas-tiny"]),
     ];
     let metadata = metadata();

@@ -82,7 +82,11 @@ fn interop_tiny_sglang_answers_a_run_and_stored_ids_are_the_returned_ones() {
     for dataset in ["mtbench", "humaneval"] {
         for row in jsonl(&run.join("prepared").join(dataset).join("raw_responses.jsonl")) {
             let stored = (ids(&row["prompt_ids"]), ids(&row["output_ids"]));
-            assert!(exchanges.contains(&stored), "{} of {dataset}: these ids did not go over the wire", row["sample_id"]);
+            assert!(
+                exchanges.contains(&stored),
+                "{} of {dataset}: these ids did not go over the wire",
+                row["sample_id"]
+            );
             compared += 1;
         }
     }

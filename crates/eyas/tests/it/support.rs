@@ -106,7 +106,9 @@ impl Tap {
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let (asked, answered) = (all.clone(), all.clone());
                 std::thread::spawn(move || pass(from, to, |bytes| asked.lock().unwrap()[index].asked.extend(bytes)));
-                std::thread::spawn(move || pass(server, client, |bytes| answered.lock().unwrap()[index].answered.extend(bytes)));
+                std::thread::spawn(move || {
+                    pass(server, client, |bytes| answered.lock().unwrap()[index].answered.extend(bytes))
+                });
             }
         });
         Self { url, heard }
