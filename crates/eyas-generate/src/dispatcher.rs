@@ -13,7 +13,7 @@ use crate::resume::Opened;
 use crate::retry::{Backoff, Timers};
 use crate::slot::{Job, Report, Slot};
 use crate::source::{Fed, FeedError, Feeder};
-use crate::store::{Batch, Kind, Line, Store};
+use crate::store::{Acknowledged, Kind, Line, Store, Synced};
 use crate::transport::Transport;
 use eyas_client::{RequestError, Retry, Sampling, Scope};
 use eyas_types::FailedAttempt;
@@ -64,7 +64,7 @@ enum Tag {
 }
 
 type Feeding = (Feeder, Result<Vec<Fed>, FeedError>);
-type Writing = (Store<Tag>, Batch<Tag>);
+type Writing = (Store<Tag>, Acknowledged<Tag>);
 
 /// The other ends: tasks and channels.
 struct Work {
@@ -72,6 +72,7 @@ struct Work {
     slots: JoinSet<()>,
     feeding: Option<JoinHandle<Feeding>>,
     writing: Option<JoinHandle<Writing>>,
+    syncing: Option<JoinHandle<Synced>>,
     probes: JoinSet<(usize, Result<(), RequestError>)>,
 }
 
@@ -80,7 +81,8 @@ enum Wake {
     Cancel(Level),
     Reports,
     Fed(Feeder, Result<Vec<Fed>, FeedError>),
-    Written(Store<Tag>, Batch<Tag>),
+    Written(Store<Tag>, Acknowledged<Tag>),
+    Synced(Synced),
     Probed(usize, Result<(), RequestError>),
     Time,
 }
@@ -108,11 +110,16 @@ struct Dispatcher<'e> {
     timers: Timers,
     /// Fresh prompts admitted and not given up.
     n_admitted: u64,
+    n_given_up: u64,
 
     /// `None` while it writes.
     store: Option<Store<Tag>>,
     batch: Vec<Line<Tag>>,
+    /// Lines of the batch and of the write under way: a kill would take them.
+    n_unwritten: usize,
     n_unacknowledged: usize,
+    /// A sync that ended while the store was away writing.
+    synced: Option<Synced>,
     sync_at: Option<Instant>,
 
     /// Set: nothing more is admitted.
@@ -153,9 +160,12 @@ impl<'e> Dispatcher<'e> {
             returned: VecDeque::new(),
             timers: Timers::default(),
             n_admitted: 0,
+            n_given_up: 0,
             store: Some(store),
             batch: Vec::new(),
+            n_unwritten: 0,
             n_unacknowledged: 0,
+            synced: None,
             sync_at: None,
             stop: None,
             abort: false,
@@ -192,7 +202,7 @@ impl<'e> Dispatcher<'e> {
                 slots.spawn(slot.work());
             }
         }
-        Work { reports, slots, feeding: None, writing: None, probes: JoinSet::new() }
+        Work { reports, slots, feeding: None, writing: None, syncing: None, probes: JoinSet::new() }
     }
 
     async fn run(mut self, mut work: Work, mut cancel: watch::Receiver<Level>) -> Outcome {
@@ -207,9 +217,10 @@ impl<'e> Dispatcher<'e> {
             self.tick(now);
             self.turn_due_retries(now);
             self.look_at_servers(now, &mut work);
+            self.write(&mut work);
+            self.sync(&mut work);
             self.admit();
             self.read_ahead(&mut work);
-            self.write(&mut work);
             if self.is_finished(&work) {
                 break;
             }
@@ -217,7 +228,8 @@ impl<'e> Dispatcher<'e> {
                 Wake::Cancel(level) => self.cancelled(level),
                 Wake::Reports => reports.drain(..).for_each(|report| self.reported(report)),
                 Wake::Fed(feeder, fed) => self.fed(feeder, fed),
-                Wake::Written(store, batch) => self.written(store, batch),
+                Wake::Written(store, acknowledged) => self.written(store, acknowledged),
+                Wake::Synced(synced) => self.synced = Some(synced),
                 Wake::Probed(endpoint, result) => self.probed(endpoint, result),
                 Wake::Time => {}
             }
@@ -226,7 +238,12 @@ impl<'e> Dispatcher<'e> {
             }
         }
         self.refresh();
-        let reason = self.stop.take().unwrap_or_else(|| self.end_of_work());
+        let reason = match self.stop.take() {
+            // Pressed when the last answers were on their way: there is nothing to resume.
+            Some(ExitReason::Interrupted { .. }) if self.end_of_work() == ExitReason::Complete => ExitReason::Complete,
+            Some(reason) => reason,
+            None => self.end_of_work(),
+        };
         Outcome { reason, snapshot: self.snapshot }
     }
 
@@ -241,7 +258,8 @@ impl<'e> Dispatcher<'e> {
                 // Every handle is gone: nobody will cancel any more, and nobody should make this branch spin.
                 Err(_) => Wake::Cancel(Level::Run),
             },
-            (store, batch) = joined(&mut work.writing) => Wake::Written(store, batch),
+            (store, acknowledged) = joined(&mut work.writing) => Wake::Written(store, acknowledged),
+            synced = joined(&mut work.syncing) => Wake::Synced(synced),
             (feeder, fed) = joined(&mut work.feeding) => Wake::Fed(feeder, fed),
             Some(probed) = work.probes.join_next() => match probed {
                 Ok((endpoint, result)) => Wake::Probed(endpoint, result),
@@ -272,7 +290,7 @@ impl<'e> Dispatcher<'e> {
     }
 
     fn is_finished(&self, work: &Work) -> bool {
-        if self.fleet.n_in_flight() > 0 || !self.batch.is_empty() || self.store.is_none() || self.n_unacknowledged > 0 {
+        if self.fleet.n_in_flight() > 0 || self.store.is_none() || work.syncing.is_some() || self.n_unacknowledged > 0 {
             return false;
         }
         if self.stop.is_some() {
@@ -304,7 +322,11 @@ impl<'e> Dispatcher<'e> {
     fn admit(&mut self) {
         // A disk that cannot keep up holds the servers back, not the memory.
         let max_unacknowledged = 1_024.max(4 * self.fleet.n_slots());
-        while self.stop.is_none() && self.n_unacknowledged < max_unacknowledged {
+        // An answer keeps its slot until it is written: so a kill loses at most as many answers as there are slots.
+        while self.stop.is_none()
+            && self.n_unacknowledged < max_unacknowledged
+            && self.fleet.n_in_flight() + self.n_unwritten < self.fleet.n_slots()
+        {
             let Some(slot) = self.fleet.free_slot() else { break };
             let job = match self.returned.pop_front() {
                 Some(job) => job,
@@ -383,9 +405,16 @@ impl<'e> Dispatcher<'e> {
     }
 
     fn keep(&mut self, dataset: usize, mut landed: Landed) {
+        if landed.expects_reasoning {
+            self.snapshot.capture.n_answers += 1;
+            self.snapshot.capture.n_with_reasoning += u64::from(landed.has_reasoning);
+        }
+        let verdict = self.watch.answered(self.snapshot.capture, landed.usable);
         let bytes = std::mem::take(&mut landed.line);
-        self.n_unacknowledged += 1;
-        self.batch.push(Line { dataset, kind: Kind::Answer, bytes, tag: Tag::Answer { dataset, landed } });
+        self.put(Line { dataset, kind: Kind::Answer, bytes, tag: Tag::Answer { dataset, landed } });
+        if let Some(verdict) = verdict {
+            self.judged(verdict);
+        }
     }
 
     fn not_answered(&mut self, endpoint: usize, mut job: Job, error: &RequestError) {
@@ -462,34 +491,66 @@ impl<'e> Dispatcher<'e> {
         let tag = Tag::Failure { dataset, sample_id: prompt.sample_id.clone(), class, message, permanent };
         let bytes = failed_line(*prompt, &self.recorder.fingerprint, permanent, attempts);
         self.n_admitted -= 1;
-        self.n_unacknowledged += 1;
-        self.batch.push(Line { dataset, kind: Kind::Failure, bytes, tag });
+        self.n_given_up += 1;
+        self.put(Line { dataset, kind: Kind::Failure, bytes, tag });
+        if let Some(verdict) = self.watch.failed() {
+            self.judged(verdict);
+        }
+        if let Some(limit) = self.plan.gates.max_failures
+            && self.n_given_up > limit
+        {
+            self.stop_with(ExitReason::TooManyFailures { n_failed: self.n_given_up, limit });
+        }
     }
 
     // ------------------------------------------------------------------------------------------ keeping
 
-    fn write(&mut self, work: &mut Work) {
-        let Some(mut store) = self.store.take() else { return };
-        // Nothing more will come that could share a later sync.
-        let last = self.fleet.n_in_flight() == 0 && (self.stop.is_some() || self.timers.len() == 0);
-        let due = self.sync_at.is_some_and(|at| at <= Instant::now());
-        if self.batch.is_empty() && !(self.n_unacknowledged > 0 && (last || due)) {
-            self.store = Some(store);
-            return;
-        }
-        let lines = std::mem::take(&mut self.batch);
-        self.sync_at = None;
-        work.writing = Some(tokio::task::spawn_blocking(move || {
-            let batch = store.write(lines, last);
-            (store, batch)
-        }));
+    fn put(&mut self, line: Line<Tag>) {
+        self.n_unwritten += 1;
+        self.n_unacknowledged += 1;
+        self.batch.push(line);
     }
 
-    fn written(&mut self, store: Store<Tag>, batch: Batch<Tag>) {
+    fn write(&mut self, work: &mut Work) {
+        if self.batch.is_empty() {
+            return;
+        }
+        if let Some(mut store) = self.store.take() {
+            let lines = std::mem::take(&mut self.batch);
+            work.writing = Some(tokio::task::spawn_blocking(move || {
+                let acknowledged = store.write(lines);
+                (store, acknowledged)
+            }));
+        }
+    }
+
+    fn written(&mut self, store: Store<Tag>, acknowledged: Acknowledged<Tag>) {
         self.store = Some(store);
-        let Batch { acknowledged, sync_due_in, error } = batch;
-        self.n_unacknowledged -= acknowledged.len();
-        for tag in acknowledged {
+        self.n_unwritten = self.batch.len();
+        self.acknowledged(acknowledged);
+    }
+
+    /// Takes the result of a sync, and begins the next one when it is due.
+    fn sync(&mut self, work: &mut Work) {
+        let Some(mut store) = self.store.take() else { return };
+        if let Some(synced) = self.synced.take() {
+            let acknowledged = store.end_syncs(synced);
+            self.acknowledged(acknowledged);
+        }
+        if work.syncing.is_none() && self.n_unacknowledged > 0 {
+            // Nothing more will come that could share a later sync.
+            let last = self.fleet.n_in_flight() == 0 && (self.stop.is_some() || self.timers.len() == 0);
+            work.syncing = store.begin_syncs(last).map(|syncs| tokio::task::spawn_blocking(move || syncs.run()));
+            let due = if work.syncing.is_none() { store.sync_due_in() } else { None };
+            self.sync_at = due.map(|due| Instant::now() + due);
+        }
+        self.store = Some(store);
+    }
+
+    fn acknowledged(&mut self, Acknowledged { tags, error }: Acknowledged<Tag>) {
+        // After a failed journal the others may still have something to say.
+        self.n_unacknowledged = self.n_unacknowledged.saturating_sub(tags.len());
+        for tag in tags {
             match tag {
                 Tag::Answer { dataset, landed } => self.count_answer(dataset, &landed),
                 Tag::Failure { dataset, sample_id, class, message, permanent } => {
@@ -497,15 +558,19 @@ impl<'e> Dispatcher<'e> {
                 }
             }
         }
-        self.sync_at = sync_due_in.map(|due| Instant::now() + due);
         if let Some(error) = error {
             // What is not acknowledged is pending. Answers that are still to come could not be kept.
-            self.batch.clear();
-            self.n_unacknowledged = 0;
-            self.sync_at = None;
+            self.forget_unacknowledged();
             self.stop = Some(ExitReason::Journal { message: with_causes(&error) });
             self.abort = true;
         }
+    }
+
+    fn forget_unacknowledged(&mut self) {
+        self.batch.clear();
+        self.n_unwritten = 0;
+        self.n_unacknowledged = 0;
+        self.sync_at = None;
     }
 
     fn count_answer(&mut self, dataset: usize, landed: &Landed) {
@@ -515,10 +580,6 @@ impl<'e> Dispatcher<'e> {
         counts.with_reasoning += u64::from(landed.has_reasoning);
         counts.prompt_tokens += landed.prompt_tokens;
         counts.completion_tokens += landed.completion_tokens;
-        if landed.expects_reasoning {
-            self.snapshot.capture.n_answers += 1;
-            self.snapshot.capture.n_with_reasoning += u64::from(landed.has_reasoning);
-        }
         self.rates.answered(landed.completion_tokens);
         (self.on_event)(Event::Answered {
             dataset,
@@ -527,24 +588,12 @@ impl<'e> Dispatcher<'e> {
             has_reasoning: landed.has_reasoning,
             truncated: landed.truncated,
         });
-        if let Some(verdict) = self.watch.answered(self.snapshot.capture, landed.usable) {
-            self.judged(verdict);
-        }
     }
 
     fn count_failure(&mut self, dataset: usize, sample_id: &str, class: &str, message: &str, permanent: bool) {
         self.snapshot.datasets[dataset].failed += 1;
         *self.snapshot.failures.entry(class.to_owned()).or_default() += 1;
         (self.on_event)(Event::Failed { dataset, sample_id, class, message, permanent });
-        if let Some(verdict) = self.watch.failed() {
-            self.judged(verdict);
-        }
-        let n_failed = self.snapshot.sum(|dataset| dataset.failed);
-        if let Some(limit) = self.plan.gates.max_failures
-            && n_failed > limit
-        {
-            self.stop_with(ExitReason::TooManyFailures { n_failed, limit });
-        }
     }
 
     fn judged(&mut self, verdict: Verdict) {
@@ -622,8 +671,7 @@ impl<'e> Dispatcher<'e> {
             self.fleet.release(slot);
         }
         if matches!(self.stop, Some(ExitReason::Journal { .. })) {
-            self.batch.clear();
-            self.n_unacknowledged = 0;
+            self.forget_unacknowledged();
         }
     }
 

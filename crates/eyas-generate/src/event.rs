@@ -81,7 +81,7 @@ pub enum Event<'a> {
 #[non_exhaustive]
 pub enum Warning {
     /// Reasoning is expected and the first answers have none.
-    #[error("none of the first {n_answers} answers has any reasoning")]
+    #[error("none of the first {n_answers} answers has any reasoning, or closes it")]
     NoReasoningAtAll {
         /// Answers seen.
         n_answers: u64,

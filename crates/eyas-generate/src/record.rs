@@ -24,6 +24,8 @@ pub(crate) struct Landed {
     pub(crate) completion_tokens: u64,
     /// Reasoning is expected of this answer.
     pub(crate) expects_reasoning: bool,
+    /// It has reasoning, and that was closed or cut by the cap: an answer that ends by itself inside the think block of its prompt is that
+    /// of a model that knows nothing of the block.
     pub(crate) has_reasoning: bool,
     pub(crate) truncated: bool,
     /// Whole, with content, and without markup of an unknown format in it.
@@ -53,7 +55,7 @@ impl Recorder {
             prompt_tokens: response.usage.prompt_tokens,
             completion_tokens: response.usage.completion_tokens,
             expects_reasoning: expect == ReasoningMode::Expected,
-            has_reasoning: !response.reasoning.trim().is_empty(),
+            has_reasoning: !response.reasoning.trim().is_empty() && !is(Flag::UnclosedReasoning),
             truncated,
             usable: !truncated && !is(Flag::EmptyContent) && !is(Flag::UnparsedMarkup),
             sample_id: response.sample_id,

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the journal needs of a file system.
 pub trait Fs: Send + Sync {
@@ -30,8 +31,19 @@ pub trait Fs: Send + Sync {
 pub trait FsFile: Send {
     /// Writes all bytes at the end. After an error an unknown part of them is in the file.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Returns once everything written is on the disk. Fails when the file has been removed meanwhile: its bytes would go with it.
-    fn sync(&mut self) -> io::Result<()>;
+    /// Something that syncs this file from another thread while more is written.
+    fn syncer(&self) -> Box<dyn FsSync>;
+    /// [`FsSync::sync`], here and now.
+    fn sync(&self) -> io::Result<()> {
+        self.syncer().sync()
+    }
+}
+
+/// Syncs a file that somebody else is writing.
+pub trait FsSync: Send {
+    /// Returns once everything written before the call is on the disk. Fails when the file has been removed meanwhile: its bytes would
+    /// go with it.
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// A held lock; dropping it lets go.
@@ -53,17 +65,17 @@ pub struct RealFs;
 impl Fs for RealFs {
     fn open_append(&self, path: &Path) -> io::Result<(Box<dyn FsFile>, bool)> {
         match OpenOptions::new().append(true).open(path) {
-            Ok(file) => Ok((Box::new(RealFile(file)), false)),
+            Ok(file) => Ok((RealFile::boxed(file), false)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = OpenOptions::new().append(true).create(true).open(path)?;
-                Ok((Box::new(RealFile(file)), true))
+                Ok((RealFile::boxed(file), true))
             }
             Err(error) => Err(error),
         }
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
-        Ok(Box::new(RealFile(File::create(path)?)))
+        Ok(RealFile::boxed(File::create(path)?))
     }
 
     fn read_from(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read>> {
@@ -108,7 +120,7 @@ impl Fs for RealFs {
             Ok(()) => {
                 file.set_len(0).map_err(LockError::Io)?;
                 file.write_all(holder.as_bytes()).map_err(LockError::Io)?;
-                Ok(Box::new(RealLock { _file: file }))
+                Ok(Box::new(RealLock { file }))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
@@ -123,14 +135,28 @@ impl Fs for RealFs {
     }
 }
 
-struct RealFile(File);
+struct RealFile(Arc<File>);
+
+impl RealFile {
+    fn boxed(file: File) -> Box<dyn FsFile> {
+        Box::new(Self(Arc::new(file)))
+    }
+}
 
 impl FsFile for RealFile {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        (&*self.0).write_all(bytes)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn syncer(&self) -> Box<dyn FsSync> {
+        Box::new(RealSync(Arc::clone(&self.0)))
+    }
+}
+
+struct RealSync(Arc<File>);
+
+impl FsSync for RealSync {
+    fn sync(&self) -> io::Result<()> {
         self.0.sync_data()?;
         #[cfg(unix)]
         if std::os::unix::fs::MetadataExt::nlink(&self.0.metadata()?) == 0 {
@@ -141,7 +167,14 @@ impl FsFile for RealFile {
 }
 
 struct RealLock {
-    _file: File,
+    file: File,
 }
 
 impl FsLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is being started at this moment has a copy of the handle until it is running.
+        self.file.unlock().unwrap_or_default();
+    }
+}

@@ -31,7 +31,9 @@
 //!
 //! # What is promised
 //!
-//! A record counts as kept when [`JournalWriter::acknowledged`] covers its number: after fsync under [`FsyncPolicy::EachBatch`] and
+//! A record survives the death of the process once it is written ([`JournalWriter::write_out`]), which takes microseconds, and that of
+//! the machine once it is synced, which takes as long as the disk likes; a sync can run on another thread while more is written
+//! ([`JournalWriter::begin_sync`]). A record counts as kept when [`JournalWriter::acknowledged`] covers its number: after fsync under [`FsyncPolicy::EachBatch`] and
 //! [`FsyncPolicy::Interval`], after the write under [`FsyncPolicy::Never`]. A failed write or fsync poisons the writer: fsync is not
 //! tried again, because the kernel may already have dropped the pages that failed and would then report success.
 
@@ -43,8 +45,8 @@ mod set_aside;
 mod writer;
 
 pub use atomic::{write_atomic, write_atomic_in};
-pub use fs::{Fs, FsFile, FsLock, LockError, RealFs};
+pub use fs::{Fs, FsFile, FsLock, FsSync, LockError, RealFs};
 pub use recover::{RecoverError, Recovery, Torn};
 pub use scan::{Malformed, OnMalformed, Owned, Position, Record, ScanError, ScanOptions, ScanReport, scan, scan_in};
 pub use set_aside::{SetAside, set_aside};
-pub use writer::{AppendError, FsyncPolicy, JournalOptions, JournalWriter, OpenError};
+pub use writer::{AppendError, FsyncPolicy, JournalOptions, JournalWriter, OpenError, PendingSync, SyncResult};

@@ -1,7 +1,7 @@
 //! The writer: lock, recovery, append, group commit.
 
 use crate::atomic::parent;
-use crate::fs::{Fs, FsFile, FsLock, LockError, RealFs};
+use crate::fs::{Fs, FsFile, FsLock, FsSync, LockError, RealFs};
 use crate::recover::{RecoverError, Recovery, recover};
 use serde::Serialize;
 use std::io;
@@ -96,6 +96,26 @@ pub enum AppendError {
     },
 }
 
+/// A sync that has been begun and can run on any thread, while its writer goes on writing.
+pub struct PendingSync {
+    syncer: Box<dyn FsSync>,
+    through: u64,
+}
+
+/// What a sync came to; goes back to its writer by [`JournalWriter::end_sync`].
+#[derive(Debug)]
+pub struct SyncResult {
+    through: u64,
+    result: io::Result<()>,
+}
+
+impl PendingSync {
+    /// Blocks until the disk has it.
+    pub fn run(self) -> SyncResult {
+        SyncResult { through: self.through, result: self.syncer.sync() }
+    }
+}
+
 /// The one writer of a journal. Records are numbered from 1 in the order of this writer's appends.
 ///
 /// The file is opened for writing by the first commit that has something to write, so a run that finds nothing to do leaves no trace.
@@ -108,6 +128,7 @@ pub struct JournalWriter {
     appended: u64,
     written: u64,
     synced: u64,
+    syncing: bool,
     last_sync: Option<Instant>,
     poisoned: Option<String>,
     recovery: Recovery,
@@ -134,6 +155,7 @@ impl JournalWriter {
             appended: 0,
             written: 0,
             synced: 0,
+            syncing: false,
             last_sync: None,
             poisoned: None,
             recovery,
@@ -177,28 +199,41 @@ impl JournalWriter {
 
     /// Writes the batch and syncs it as the policy says; returns [`JournalWriter::acknowledged`].
     pub fn commit(&mut self) -> Result<u64, AppendError> {
-        self.write()?;
-        let due = match self.fsync {
-            FsyncPolicy::EachBatch => true,
-            FsyncPolicy::Interval(_) => self.sync_due_in().is_some_and(|rest| rest.is_zero()),
-            FsyncPolicy::Never => false,
-        };
+        self.write_out()?;
+        let due = self.sync_due_in().is_some_and(|rest| rest.is_zero());
         if due { self.sync() } else { Ok(self.acknowledged()) }
     }
 
     /// Writes the batch and syncs it, whatever the policy; returns [`JournalWriter::acknowledged`].
     pub fn sync(&mut self) -> Result<u64, AppendError> {
-        self.write()?;
-        if self.synced < self.written {
-            if let Some(file) = &mut self.file
-                && let Err(source) = file.sync()
-            {
-                return Err(self.poison("sync", source));
-            }
-            self.synced = self.written;
-            self.last_sync = Some(Instant::now());
+        self.write_out()?;
+        if let Some(pending) = self.begin_sync() {
+            self.end_sync(pending.run())?;
         }
         Ok(self.acknowledged())
+    }
+
+    /// A sync of everything written so far, to be run elsewhere. `None` when there is nothing to sync or a sync is under way.
+    pub fn begin_sync(&mut self) -> Option<PendingSync> {
+        if self.syncing || self.synced == self.written || self.poisoned.is_some() {
+            return None;
+        }
+        let syncer = self.file.as_ref()?.syncer();
+        self.syncing = true;
+        Some(PendingSync { syncer, through: self.written })
+    }
+
+    /// Takes the result of a sync; returns [`JournalWriter::acknowledged`].
+    pub fn end_sync(&mut self, synced: SyncResult) -> Result<u64, AppendError> {
+        self.syncing = false;
+        match synced.result {
+            Ok(()) => {
+                self.synced = self.synced.max(synced.through);
+                self.last_sync = Some(Instant::now());
+                Ok(self.acknowledged())
+            }
+            Err(source) => Err(self.poison("sync", source)),
+        }
     }
 
     /// The number of the last record that is safe under the policy; all before it are safe too.
@@ -209,17 +244,23 @@ impl JournalWriter {
         }
     }
 
-    /// How long until [`JournalWriter::commit`] should be called again although nothing new came; `None` when all is acknowledged.
+    /// How long until the policy wants a sync of what is not synced yet; `None` when all is, or under [`FsyncPolicy::Never`].
     pub fn sync_due_in(&self) -> Option<Duration> {
-        let FsyncPolicy::Interval(ms) = self.fsync else { return None };
         if self.synced == self.appended {
             return None;
         }
-        let interval = Duration::from_millis(ms);
-        Some(self.last_sync.map_or(Duration::ZERO, |last| interval.saturating_sub(last.elapsed())))
+        match self.fsync {
+            FsyncPolicy::EachBatch => Some(Duration::ZERO),
+            FsyncPolicy::Interval(ms) => {
+                let interval = Duration::from_millis(ms);
+                Some(self.last_sync.map_or(Duration::ZERO, |last| interval.saturating_sub(last.elapsed())))
+            }
+            FsyncPolicy::Never => None,
+        }
     }
 
-    fn write(&mut self) -> Result<(), AppendError> {
+    /// Writes the batch without syncing it: it survives the death of the process.
+    pub fn write_out(&mut self) -> Result<(), AppendError> {
         self.refuse_if_poisoned()?;
         if self.buffer.is_empty() {
             return Ok(());

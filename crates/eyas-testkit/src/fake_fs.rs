@@ -1,6 +1,6 @@
 //! A disk in memory that fails on demand and forgets what was not synced.
 
-use eyas_journal::{Fs, FsFile, FsLock, LockError};
+use eyas_journal::{Fs, FsFile, FsLock, FsSync, LockError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -192,7 +192,13 @@ impl FsFile for FakeFile {
         Ok(())
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn syncer(&self) -> Box<dyn FsSync> {
+        Box::new(Self { fs: self.fs.clone(), at: self.at })
+    }
+}
+
+impl FsSync for FakeFile {
+    fn sync(&self) -> io::Result<()> {
         let mut disk = self.fs.disk();
         if disk.fail_syncs {
             return Err(io::Error::other("the fake disk fails its fsync"));

@@ -2,15 +2,21 @@
 
 use crate::support::{answered_ids, numbered, plan, write_prompts};
 use eyas_generate::{Cancel, ExitReason, Run};
+use eyas_journal::{Owned, ScanOptions, scan};
 use eyas_testkit::crash;
 use eyas_testkit::mock::{MockServer, always_ok};
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
 const N_KILLS: u64 = 50;
-const N_PROMPTS: usize = 3_000;
+const N_PROMPTS: usize = 2_000;
 const SLOTS: u32 = 16;
+
+#[derive(serde::Deserialize)]
+struct Id {
+    sample_id: String,
+}
 
 /// A run, in a process of its own; killed in the middle, most of the time.
 fn child(argument: &str) {
@@ -39,8 +45,8 @@ fn killed_50_times_every_id_is_there_exactly_once() {
         let asked_before = server.asked();
         let mut child = crash::spawn(NAME, "generate", &argument);
         child.wait_for("RUNNING");
-        // A spread of moments without a random source: 0 to 36 ms after the start of the run.
-        std::thread::sleep(Duration::from_micros(kill * 7_919 % 36_000));
+        // A spread of moments without a random source: 0 to 20 ms after the start of the run.
+        std::thread::sleep(Duration::from_micros(kill * 7_919 % 20_000));
         let last_words = child.kill_hard();
         n_cut_short += u64::from(!last_words.iter().any(|line| line.contains("COMPLETE")));
 
@@ -48,17 +54,18 @@ fn killed_50_times_every_id_is_there_exactly_once() {
         let opened = Run::open(plan(dir.path(), &server.url(), SLOTS)).unwrap();
         n_torn += u64::from(opened.datasets()[0].recovery.torn.is_some());
         drop(opened);
-        let ids = answered_ids(dir.path());
-        let mut once = ids.clone();
-        once.dedup();
-        assert_eq!(ids, once, "kill {kill}: an id is there twice");
-        let on_disk: HashMap<String, ()> = ids.into_iter().map(|id| (id, ())).collect();
+        let mut on_disk = HashSet::new();
+        let journal = dir.path().join("raw_responses.jsonl");
+        let report = scan::<Owned<Id>>(journal, ScanOptions::default(), |_, id| {
+            assert!(on_disk.insert(id.sample_id.clone()), "kill {kill}: `{}` is there twice", id.sample_id);
+        });
+        assert_eq!(report.unwrap().unfinished, None, "kill {kill}: a torn line is left");
         let in_vain = server.asked().into_iter().filter(|(key, n)| {
-            let id = format!("p{}", &key[key.find('<').map_or(0, |_| key.find("\n<").unwrap() + 2)..][..4]);
-            *n > asked_before.get(key).copied().unwrap_or(0) && !on_disk.contains_key(&id)
+            let id = format!("p{}", &key.split("\n<").nth(1).unwrap()[..4]);
+            *n > asked_before.get(key).copied().unwrap_or(0) && !on_disk.contains(&id)
         });
         let n_in_vain = in_vain.count();
-        // In flight is what has no acknowledged line: with a server (at most the slots), or in the batch that is being written.
+        // What is with a server or not yet written never exceeds the slots; requests that the server read only after the kill add as many.
         assert!(n_in_vain <= 2 * SLOTS as usize, "kill {kill}: {n_in_vain} answers were lost");
     }
     assert!(n_cut_short >= N_KILLS / 2, "only {n_cut_short} of the kills came before the end");
@@ -71,5 +78,5 @@ fn killed_50_times_every_id_is_there_exactly_once() {
     let n_asked: u64 = server.asked().values().sum();
     let n_twice = n_asked - N_PROMPTS as u64;
     println!("{n_cut_short} kills in mid-run, {n_torn} torn lines mended, {n_twice} of {N_PROMPTS} asked again");
-    assert!(n_twice <= n_cut_short * 2 * u64::from(SLOTS), "{n_twice} asked again");
+    assert!(n_twice <= n_cut_short * u64::from(SLOTS), "{n_twice} asked again");
 }

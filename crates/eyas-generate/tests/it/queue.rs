@@ -1,18 +1,17 @@
 //! One queue over all data sets.
 
-use crate::support::{numbered, plan, run, write_prompts};
+use crate::support::{plan, prompt, run, write_prompts};
 use eyas_generate::{DatasetPlan, GeneratePlan};
 use eyas_testkit::mock::{MockServer, always_ok};
-use eyas_types::Prompt;
+use eyas_types::{Prompt, ThinkState};
 use std::path::Path;
 
 fn named(set: &str, n: usize) -> Vec<Prompt> {
-    let mut prompts = numbered(n);
-    for prompt in &mut prompts {
-        prompt.dataset = set.to_owned();
-        prompt.sample_id = format!("{set}-{}", prompt.sample_id);
-    }
-    prompts
+    let one = |n| Prompt {
+        dataset: set.to_owned(),
+        ..prompt(&format!("{set}-{n}"), &format!("[{set}] {n}"), ThinkState::Undecided)
+    };
+    (0..n).map(one).collect()
 }
 
 fn over(dir: &Path, url: &str, sets: &[(&str, usize)]) -> GeneratePlan {
@@ -25,17 +24,17 @@ fn over(dir: &Path, url: &str, sets: &[(&str, usize)]) -> GeneratePlan {
     plan
 }
 
-/// Names of the sets in the order of their answers; one slot, so that this is the order of the queue.
+/// Names of the sets in the order in which the server was asked; one slot, so that this is the order of the queue.
 async fn order(seed: u64, weight_of_small: f64) -> Vec<String> {
     let server = MockServer::start(always_ok("fine", 0.0));
     let dir = tempfile::tempdir().unwrap();
     let mut plan = over(dir.path(), &server.url(), &[("big", 160), ("small", 40)]);
     plan.seed = seed;
     plan.datasets[1].weight = weight_of_small;
-    let (outcome, events) = run(plan).await;
+    let (outcome, _) = run(plan).await;
     assert!(outcome.all_answered());
-    let set = |event: &String| event.strip_prefix("answered ").map(|id| id.split('-').next().unwrap().to_owned());
-    events.iter().filter_map(set).collect()
+    let set = |key: &str| key.split(['[', ']']).nth(1).unwrap().to_owned();
+    server.log().iter().map(|logged| set(&logged.key)).collect()
 }
 
 fn n_small(order: &[String]) -> usize {
@@ -60,9 +59,9 @@ async fn a_weight_lets_a_set_run_ahead_and_a_seed_gives_the_same_order() {
 
 #[tokio::test]
 async fn slots_are_refilled_at_once_and_connections_are_as_many_as_slots() {
-    let server = MockServer::start(always_ok("fine", 0.01));
+    let server = MockServer::start(always_ok("fine", 0.1));
     let dir = tempfile::tempdir().unwrap();
-    let mut plan = over(dir.path(), &server.url(), &[("one", 60), ("two", 60), ("three", 3)]);
+    let mut plan = over(dir.path(), &server.url(), &[("one", 30), ("two", 20), ("three", 3)]);
     plan.endpoints[0].slots = 16;
     let (outcome, _) = run(plan).await;
     assert!(outcome.all_answered());

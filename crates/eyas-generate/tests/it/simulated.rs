@@ -4,6 +4,7 @@ use crate::support::{failures, numbered, plan, responses, write_prompts};
 use eyas_client::{Answer, Ask, RequestError};
 use eyas_generate::{BoxFuture, Cancel, DatasetCounts, Event, ExitReason, Line, Run, Transport};
 use eyas_types::{FinishReason, Matched, Timing, Usage};
+use proptest::prelude::*;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -160,4 +161,69 @@ async fn an_abort_does_not_wait_for_what_is_in_flight() {
     assert_eq!(outcome.reason, ExitReason::Interrupted { aborted: true });
     assert!(started.elapsed() < 33 * SECOND);
     assert_eq!((responses(dir.path()).len(), outcome.snapshot.sum(DatasetCounts::pending)), (5, 15));
+}
+
+/// The faults that a prompt may meet, in the order of its tries.
+fn fault(kind: u8) -> RequestError {
+    match kind {
+        0 => oops(None),
+        1 => RequestError::Reset { message: "gone".into() },
+        2 => RequestError::Abort { message: "Aborted".into(), status_code: None },
+        3 => oops(Some(3)),
+        4 => refused(),
+        _ => RequestError::Status { status: 400, message: "too long".into(), retry_after: None },
+    }
+}
+
+const PERMANENT: u8 = 5;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_faults_every_prompt_ends_in_exactly_one_state(
+        faults in prop::collection::vec(prop::collection::vec(0_u8..=PERMANENT, 0..4), 1..40),
+        slots in 1_u32..9,
+        interrupt_after_s in prop::option::of(0_u64..20),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let n_prompts = faults.len();
+        write_prompts(dir.path(), &numbered(n_prompts));
+        let fails: Vec<bool> = faults.iter().map(|faults| faults.contains(&PERMANENT)).collect();
+        let script = move |n: usize, before: u32| {
+            let fault_now = faults[n].get(before as usize).map(|kind| fault(*kind));
+            (Duration::from_millis(100 + 37 * n as u64 % 900), fault_now.map_or(Ok(()), Err))
+        };
+        let simulated = Simulated { healthy: true, ..Simulated::new(script) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+
+        // A run that may be interrupted, and one that is not.
+        for interrupt in [interrupt_after_s, None] {
+            let cancel = Cancel::new();
+            let run = Run::open(plan(dir.path(), "http://h", slots)).unwrap();
+            let done_before = n_prompts as u64 - run.pending();
+            let outcome = runtime.block_on(run.execute_on(Arc::new(simulated.clone()), cancel.clone(), |event| {
+                if let (Event::Progress(snapshot), Some(after)) = (event, interrupt)
+                    && snapshot.elapsed.as_secs() >= after
+                {
+                    cancel.drain();
+                }
+            })).unwrap();
+            let counts = &outcome.snapshot.datasets[0];
+            prop_assert_eq!(done_before, counts.answered_before + counts.failed_before);
+            prop_assert_eq!(counts.total, counts.done() + counts.pending());
+            prop_assert_eq!(responses(dir.path()).len() as u64, counts.answered_before + counts.answered);
+            prop_assert_eq!(failures(dir.path()).len() as u64, counts.failed_before + counts.failed);
+            prop_assert!(outcome.reason == ExitReason::Complete || counts.pending() > 0, "{:?}", outcome.reason);
+        }
+        let mut states = vec![0; n_prompts];
+        for response in responses(dir.path()) {
+            states[response.sample_id[1..].parse::<usize>().unwrap()] += 1;
+        }
+        for failed in failures(dir.path()) {
+            states[failed.sample_id[1..].parse::<usize>().unwrap()] += 100;
+        }
+        let expected: Vec<i32> = fails.iter().map(|fails| if *fails { 100 } else { 1 }).collect();
+        prop_assert_eq!(states, expected);
+    }
 }

@@ -75,6 +75,22 @@ fn a_failed_fsync_poisons_the_writer_and_is_not_tried_again() {
 }
 
 #[test]
+fn records_are_written_while_an_earlier_batch_is_synced() {
+    let fs = FakeFs::new();
+    let mut writer = open(&fs, FsyncPolicy::EachBatch);
+    writer.append(&json!({"n": 1})).unwrap();
+    writer.write_out().unwrap();
+    let pending = writer.begin_sync().unwrap();
+    writer.append(&json!({"n": 2})).unwrap();
+    writer.write_out().unwrap();
+    assert!(writer.begin_sync().is_none(), "one sync at a time");
+    assert_eq!(writer.end_sync(pending.run()).unwrap(), 1, "the second was written after the sync had begun");
+    assert_eq!(numbers(&fs), [1, 2]);
+    assert_eq!(writer.commit().unwrap(), 2);
+    assert!(writer.begin_sync().is_none());
+}
+
+#[test]
 fn a_full_disk_loses_nothing_acknowledged_and_the_next_run_goes_on() {
     let line = b"{\"n\":1}\n".len();
     for free in 0..3 * line {
