@@ -19,10 +19,7 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// Loads the target and serves it on `port` of 127.0.0.1 (0: a free one).
     pub(crate) async fn start(model: &Path, recipe: &EmbeddedRecipe, port: u16) -> Result<Self, CommandError> {
-        let target = tokio::task::block_in_place(|| Target::open(model, recipe.weights.into())).map_err(|error| {
-            CommandError::usage(anyhow::Error::new(error).context("the embedded engine cannot load the target"))
-                .hint("the embedded engine answers with Llama- and Qwen-family models; for others start SGLang and name it with --endpoint")
-        })?;
+        let target = tokio::task::block_in_place(|| open(model, recipe))?;
         let identity = serde_json::to_string(&target.identity).unwrap_or_default();
         let own = target.model.config().context_len;
         let config = EngineConfig {
@@ -55,4 +52,11 @@ impl Embedded {
     pub(crate) async fn shutdown(self) {
         self.handle.shutdown().await;
     }
+}
+
+fn open(model: &Path, recipe: &EmbeddedRecipe) -> Result<Target, CommandError> {
+    Target::open(model, recipe.weights.into()).map_err(|error| {
+        CommandError::usage(anyhow::Error::new(error).context("the embedded engine cannot load the target"))
+            .hint("the embedded engine answers with Llama- and Qwen-family models; for others start SGLang and name it with --endpoint")
+    })
 }

@@ -99,7 +99,7 @@ impl Manifest {
         std::fs::create_dir_all(run).map_err(|error| failed(run, &error))?;
         let mut json = serde_json::to_vec_pretty(self).map_err(|error| failed(&path(run), &error))?;
         json.push(b'\n');
-        eyas_journal::write_atomic(&path(run), &json).map_err(|error| failed(&path(run), &error))?;
+        eyas_journal::write_atomic(path(run), &json).map_err(|error| failed(&path(run), &error))?;
 
         let recipe_path = run.join("eyas.toml");
         let recipe = toml::to_string(&self.recipe).map_err(|error| failed(&recipe_path, &error))?;

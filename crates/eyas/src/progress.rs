@@ -133,15 +133,13 @@ impl Bars {
 }
 
 fn of_dataset(counts: &DatasetCounts) -> String {
-    let mut text = format!("{} in flight", counts.in_flight);
     let failed = counts.failed_before + counts.failed;
-    if failed > 0 {
-        text.push_str(&format!(", {} failed", thousands(failed)));
-    }
-    if counts.truncated > 0 {
-        text.push_str(&format!(", {} cut by the cap", thousands(counts.truncated)));
-    }
-    text
+    let parts = [
+        Some(format!("{} in flight", counts.in_flight)),
+        (failed > 0).then(|| format!("{} failed", thousands(failed))),
+        (counts.truncated > 0).then(|| format!("{} cut by the cap", thousands(counts.truncated))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// One whole line: counts, rates, and what is left.
@@ -158,20 +156,17 @@ fn status(snapshot: &Snapshot) -> String {
 
 fn rates(snapshot: &Snapshot) -> String {
     let errors: u64 = snapshot.errors.values().sum();
-    let mut text = format!(
-        "{} in flight, {:.1} answers/s, {} tokens/s, {} failed, {errors} errors, {} retries",
+    let reasoning =
+        snapshot.capture.rate().map(|rate| format!("reasoning in {:.0} %, ", 100.0 * rate)).unwrap_or_default();
+    format!(
+        "{} in flight, {:.1} answers/s, {} tokens/s, {} failed, {errors} errors, {} retries, {reasoning}{}",
         snapshot.in_flight,
         snapshot.answers_per_s,
         thousands(whole(snapshot.tokens_per_s)),
         thousands(snapshot.sum(|set| set.failed_before + set.failed)),
         snapshot.n_retries,
-    );
-    if let Some(rate) = snapshot.capture.rate() {
-        text.push_str(&format!(", reasoning in {:.0} %", 100.0 * rate));
-    }
-    text.push_str(", ");
-    text.push_str(&eta(snapshot));
-    text
+        eta(snapshot)
+    )
 }
 
 /// Time to go at the present rate of answers. Short answers come back first, so until every slot has answered several times the rate is

@@ -370,10 +370,10 @@ fn plan(
 /// What no server could be asked about is taken to be as it was; the run asks nothing of a server that is gone.
 fn take_over_unknown(inputs: &mut FingerprintInputs, previous: &FingerprintInputs) {
     for name in ["server.engine", "server.version", "target.model"] {
-        if inputs.get(name) == Some(&json!([])) {
-            if let Some(value) = previous.get(name) {
-                inputs.set(name, value.clone());
-            }
+        if inputs.get(name) == Some(&json!([]))
+            && let Some(value) = previous.get(name)
+        {
+            inputs.set(name, value.clone());
         }
     }
 }

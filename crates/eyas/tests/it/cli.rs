@@ -100,7 +100,7 @@ fn a_server_without_reasoning_parser_gives_reasoning_in_every_row() {
         let spans = &row["spans"];
         assert!(spans["reasoning"]["end"].as_u64() > spans["reasoning"]["start"].as_u64(), "{row}");
         assert_eq!(row["think"], "open");
-        assert_eq!(spans["stop"]["end"].as_u64().unwrap() as usize, row["output_ids"].as_array().unwrap().len());
+        assert_eq!(spans["stop"]["end"].as_u64().unwrap(), row["output_ids"].as_array().unwrap().len() as u64);
     }
 }
 
@@ -204,7 +204,7 @@ fn ux_02_nothing_kept_is_an_error_with_the_reason() {
         model(),
         case.path("jsonl")
     );
-    eyas_testkit::write_file(&dir.path().join("eyas.toml"), recipe.as_bytes());
+    eyas_testkit::write_file(dir.path().join("eyas.toml"), recipe.as_bytes());
     let told = stderr(dir.path(), &["prepare"], 3);
     assert!(told.contains("0 of 5 rows kept: too_short 5 (longest "), "{told}");
     assert!(told.contains("limit 10000"), "{told}");
@@ -228,7 +228,7 @@ fn mistakes_are_told_with_what_to_do() {
     error: no recipe: there is no `eyas.toml` here
     hint: name one (`eyas run my.toml`), or give --model and --data
     ");
-    eyas_testkit::write_file(&dir.path().join("eyas.toml"), b"[generate]\nconcurency = 3\n");
+    eyas_testkit::write_file(dir.path().join("eyas.toml"), b"[generate]\nconcurency = 3\n");
     settings().bind(|| {
         insta::assert_snapshot!(told(&["prepare"], 2), @r"
         error: recipe `eyas.toml` cannot be used: TOML parse error at line 2, column 1
@@ -240,7 +240,7 @@ fn mistakes_are_told_with_what_to_do() {
         ");
     });
     eyas_testkit::write_file(
-        &dir.path().join("eyas.toml"),
+        dir.path().join("eyas.toml"),
         b"[target]\nmodel = 'nowhere'\n[[dataset]]\npath = 'none.jsonl'\n",
     );
     insta::assert_snapshot!(told(&["prepare"], 2), @"error: data set `none`: there is no `none.jsonl`");
@@ -278,7 +278,7 @@ fn a_closed_pipe_is_no_error() {
     let rows: String = (0..2000)
         .map(|i| format!("{{\"id\":{i},\"content\":\"a\",\"usage\":{{\"completion_tokens\":{i}}}}}\n"))
         .collect();
-    eyas_testkit::write_file(&dir.path().join("a.jsonl"), rows.as_bytes());
+    eyas_testkit::write_file(dir.path().join("a.jsonl"), rows.as_bytes());
     let mut child =
         eyas().args(["inspect", "a.jsonl", "--json"]).current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut byte = [0];
