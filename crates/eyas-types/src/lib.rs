@@ -17,7 +17,7 @@ mod spans;
 pub use conversation::{FunctionCall, Message, Role, ToolCall};
 pub use fingerprint::{Fingerprint, FingerprintInputs};
 pub use prompt::{Failed, FailedAttempt, Prompt, Rejected, Source, ThinkState};
-pub use response::{Flag, FinishReason, Matched, Response, Status, Timing, Usage};
+pub use response::{FinishReason, Flag, Matched, Response, Status, Timing, Usage};
 pub use sampling::SamplingParams;
 pub use schema::{Schema, SchemaMismatch};
 pub use spans::{Span, Spans};
