@@ -111,7 +111,7 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 }
 
 impl Model {
-    /// A model with fresh weights: see [`crate::init`].
+    /// A model with fresh weights; `init.rs` says how they are laid out.
     pub fn init(config: ModelConfig, seed: u64) -> Result<Self> {
         let parameters = config.parameters();
         let mut values = crate::init::values(&config, &parameters, seed);

@@ -11,7 +11,7 @@ use crate::talk::{Talk, duration, print_json, thousands};
 use crate::target_files::TargetFiles;
 use eyas_generate::{
     Cancel, DatasetPlan, Endpoint, EndpointPlan, ExitReason, FormatSplitter, FsyncPolicy, GateAction, Gates,
-    GeneratePlan, OnChange, OpenError, Outcome, Patience, Protocol, Retries, Run, ServerInfo, probe,
+    GeneratePlan, OnChange, OpenError, Outcome, Patience, Protocol, Retries, Run, ServerInfo, Warning, probe,
 };
 use eyas_journal::Torn;
 use eyas_types::FingerprintInputs;
@@ -486,9 +486,12 @@ fn conclude(settled: &Settled, outcome: &Outcome, document: &GenerateDocument, t
             resume();
             Ending::ServerDown
         }
-        ExitReason::Gate(_) => {
+        ExitReason::Gate(warning) => {
             talk.warn(outcome.reason.to_string());
-            talk.say(GATE_ADVICE);
+            talk.say(match warning {
+                Warning::NothingUsable { .. } => NOTHING_USABLE_ADVICE,
+                _ => REASONING_ADVICE,
+            });
             resume();
             Ending::Stopped
         }
@@ -505,6 +508,9 @@ fn conclude(settled: &Settled, outcome: &Outcome, document: &GenerateDocument, t
     }
 }
 
-const GATE_ADVICE: &str = "hint: does the chat template open a think block for this target (prepared/*/prompts.jsonl: `think`), does the server serve \
-                           the model that the recipe names, and does the model reason at all? If it should not, set `mode = \"off\"` under \
-                           `[reasoning]`; to go on anyway: --on-gate warn";
+const REASONING_ADVICE: &str = "hint: does the chat template open a think block for this target (prepared/*/prompts.jsonl: `think`), does the \
+     server serve the model that the recipe names, and does the model reason at all? If it should not, set `mode = \"off\"` under \
+     `[reasoning]`; to go on anyway: --on-gate warn";
+
+const NOTHING_USABLE_ADVICE: &str = "hint: `eyas inspect` says what is wrong with the answers; where the cap cut them all, raise \
+     `max_new_tokens` under `[sampling]`; to go on anyway: --on-gate warn";

@@ -159,7 +159,7 @@ fn real_input_mtbench_and_humaneval_through_the_embedded_smollm2() {
         "--data",
         &humaneval,
     ];
-    let more = ["--max-new-tokens", "48", "--temperature", "0", "--json"];
+    let more = ["--max-new-tokens", "64", "--temperature", "0", "--on-gate", "warn", "--json"];
     let document: Value = serde_json::from_str(&run_ok(dir.path(), &[&args[..], &more[..]].concat(), 0)).unwrap();
     assert_eq!(document["prepare"]["read"], 244, "{document:#}");
     assert_eq!(document["prepare"]["loaded"], 244);
