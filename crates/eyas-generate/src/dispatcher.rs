@@ -4,7 +4,7 @@ mod rates;
 
 use crate::cancel::{Cancel, Level};
 use crate::event::{DatasetCounts, Event, Snapshot, Warning};
-use crate::fleet::{AllGone, Fleet};
+use crate::fleet::{AllGone, Fleet, Released};
 use crate::gate::{Verdict, Watch};
 use crate::outcome::{ExitReason, Outcome};
 use crate::plan::GeneratePlan;
@@ -387,19 +387,19 @@ impl<'e> Dispatcher<'e> {
 
     fn reported(&mut self, report: Report) {
         let Report { slot, dataset, n_stale, result } = report;
-        let endpoint = self.fleet.release(slot);
+        let request = self.fleet.release(slot);
         self.snapshot.n_stale_retries += n_stale;
         self.snapshot.n_requests += n_stale;
         match result {
             Ok(landed) => {
                 self.snapshot.n_requests += 1;
-                self.fleet.answered(endpoint);
+                self.fleet.answered(request);
                 self.keep(dataset, landed);
             }
             Err(failed) => {
                 let (job, error) = *failed;
                 self.snapshot.n_requests += u64::from(error.scope() != Scope::Unreachable);
-                self.not_answered(endpoint, job, &error);
+                self.not_answered(request, job, &error);
             }
         }
     }
@@ -417,8 +417,8 @@ impl<'e> Dispatcher<'e> {
         }
     }
 
-    fn not_answered(&mut self, endpoint: usize, mut job: Job, error: &RequestError) {
-        let now = Instant::now();
+    fn not_answered(&mut self, request: Released, mut job: Job, error: &RequestError) {
+        let (now, endpoint) = (Instant::now(), request.endpoint);
         *self.snapshot.errors.entry(error.class().into_owned()).or_default() += 1;
         match error.scope() {
             // Nothing was sent, or nothing can be: the prompt has not had its try.
@@ -461,7 +461,7 @@ impl<'e> Dispatcher<'e> {
             self.fail(job, true);
             return;
         }
-        self.fleet.failed(endpoint, now, &error.to_string());
+        self.fleet.failed(request, now, &error.to_string());
         let n_attempts = u32::try_from(job.attempts.len()).unwrap_or(u32::MAX);
         if n_attempts >= self.plan.retries.max_attempts {
             self.fail(job, false);

@@ -17,8 +17,16 @@ pub(crate) struct Fleet {
 struct SlotState {
     endpoint: usize,
     inbox: mpsc::Sender<Job>,
-    /// The data set it is working for.
-    busy: Option<usize>,
+    /// The data set it is working for, and the number of the request on its server.
+    busy: Option<(usize, u64)>,
+}
+
+/// A request that has come back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Released {
+    pub(crate) endpoint: usize,
+    /// Its number on that server.
+    number: u64,
 }
 
 struct EndpointState {
@@ -29,7 +37,10 @@ struct EndpointState {
     /// How many requests it takes at a time: all slots, until it turns one away.
     limit: f64,
     health: Health,
+    n_assigned: u64,
     consecutive_failures: u32,
+    /// The earliest request among them: an answer to an older one does not end the row.
+    row_began_at: u64,
     answered: u64,
     errors: u64,
 }
@@ -72,7 +83,9 @@ impl Fleet {
             in_flight: 0,
             limit: 0.0,
             health: Health::Up,
+            n_assigned: 0,
             consecutive_failures: 0,
+            row_began_at: 0,
             answered: 0,
             errors: 0,
         });
@@ -118,8 +131,9 @@ impl Fleet {
         inbox.try_send(job).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job) => job,
         })?;
-        *busy = Some(dataset);
         let state = &mut self.endpoints[*endpoint];
+        state.n_assigned += 1;
+        *busy = Some((dataset, state.n_assigned));
         if let Some(at) = state.idle.iter().rposition(|&idle| idle == slot) {
             state.idle.swap_remove(at);
         }
@@ -127,30 +141,34 @@ impl Fleet {
         Ok(())
     }
 
-    /// The slot is free again; says on which server it is.
-    pub(crate) fn release(&mut self, slot: usize) -> usize {
+    /// The slot is free again.
+    pub(crate) fn release(&mut self, slot: usize) -> Released {
         let endpoint = self.slots[slot].endpoint;
-        if self.slots[slot].busy.take().is_some() {
+        let mut number = 0;
+        if let Some((_, busy_with)) = self.slots[slot].busy.take() {
+            number = busy_with;
             let state = &mut self.endpoints[endpoint];
             state.in_flight -= 1;
             state.idle.push(slot);
         }
-        endpoint
+        Released { endpoint, number }
     }
 
     /// Data sets of everything that is in flight.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = usize> {
-        self.slots.iter().filter_map(|slot| slot.busy)
+        self.slots.iter().filter_map(|slot| slot.busy.map(|(dataset, _)| dataset))
     }
 
     pub(crate) fn n_in_flight(&self) -> usize {
         self.endpoints.iter().map(|state| state.in_flight).sum()
     }
 
-    pub(crate) fn answered(&mut self, endpoint: usize) {
-        let state = &mut self.endpoints[endpoint];
+    pub(crate) fn answered(&mut self, request: Released) {
+        let state = &mut self.endpoints[request.endpoint];
         state.answered += 1;
-        state.consecutive_failures = 0;
+        if request.number > state.row_began_at {
+            state.consecutive_failures = 0;
+        }
         #[expect(clippy::cast_precision_loss, reason = "counts of slots")]
         let n_slots = state.n_slots as f64;
         state.limit = (state.limit + 1.0 / state.limit).min(n_slots);
@@ -166,10 +184,13 @@ impl Fleet {
     }
 
     /// A try failed there. After too many in a row the server is looked at before it is asked again.
-    pub(crate) fn failed(&mut self, endpoint: usize, now: Instant, message: &str) {
+    pub(crate) fn failed(&mut self, request: Released, now: Instant, message: &str) {
         let limit = self.patience.max_consecutive_failures;
+        let endpoint = request.endpoint;
         let state = &mut self.endpoints[endpoint];
         state.errors += 1;
+        let first = state.consecutive_failures == 0;
+        state.row_began_at = if first { request.number } else { state.row_began_at.min(request.number) };
         state.consecutive_failures += 1;
         if state.consecutive_failures >= limit && matches!(state.health, Health::Up) {
             let n = state.consecutive_failures;

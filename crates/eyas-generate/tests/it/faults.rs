@@ -62,7 +62,7 @@ async fn every_transient_fault_on_a_first_try_is_made_good() {
     let dir = tempfile::tempdir().unwrap();
     write_prompts(dir.path(), &numbered(N));
     let mut plan = plan_for(dir.path(), &server.url(), 16, Protocol::SglangGenerate, |endpoint| {
-        endpoint.request_timeout = Some(Duration::from_millis(400));
+        endpoint.request_timeout = Some(Duration::from_secs(3));
     });
     plan.patience.max_consecutive_failures = 1_000;
     let (outcome, _) = run(plan).await;
